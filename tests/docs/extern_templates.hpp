@@ -46,8 +46,8 @@
     prefix template class shardkit::Accumulation<Engine>;                                                           \
     prefix template class shardkit::Optimizer<Engine>;                                                              \
     prefix template std::size_t shardkit::detail::dp_extent(const shardkit::Context<Engine>&);                      \
-    prefix template class shardkit::detail::NormTable<Engine, Precision::Reduction>;                                \
-    prefix template class shardkit::detail::NormTables<Engine, Precision::Reduction>;                               \
+    prefix template class shardkit::detail::NormTable<Engine>;                                                      \
+    prefix template class shardkit::detail::NormTables<Engine>;                                                     \
     prefix template class shardkit::detail::NormMemory<Engine>;                                                     \
     prefix template shardkit::Reduced<Engine> shardkit::detail::reduce(                                             \
         shardkit::Accumulation<Engine>&&, const shardkit::Divisor&, const shardkit::detail::LossScaleUse&,          \

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,10 +89,10 @@ void check_zeros() {
         sk::Accumulation accumulation{model};
         {
             const auto spoiled = accumulation.gradients(layer);
-            for (float& element : state.gradients().full()) { element = 7; }
+            for (float& element : std::span<float>(state.gradients().full())) { element = 7; }
         }
         const auto handle = accumulation.gradients(layer);
-        const auto full = state.gradients().full();
+        const std::span<const float> full = state.gradients().full();
         std::size_t left = 0;
         for (const std::size_t p : {0U, 2U}) {
             const sk::IndexRange range = state.geometry().parameters[p].range;

@@ -332,7 +332,7 @@ TREE = [
 ORDER = "shardkit/policy/slice_order.hpp"
 GRADIENTS = "shardkit/sharded/gradient_store.hpp"
 SLICE = "return group * order.together * order.microbatches() + microbatch * order.together + place;"
-BOTH = "return Kernels::accumulate_pair(stream, addend, constant(sum(at + 1)), sum(at));"
+BOTH = "return adds.accumulate_pair(stream, addend, sum(at + 1), sum(at));"
 SLICES = [
     (ORDER, "slices taken in turns of all ranks", SLICE, "return microbatch * order.ranks + rank;"),
     (ORDER, "slices taken in one run by each rank", SLICE, "return rank * order.microbatches() + microbatch;"),
@@ -342,28 +342,29 @@ SLICES = [
      "return {policy.slices, dp, 1};"),
     (ORDER, "ranks that reduce at the end take slices in turns", "return {policy.slices, dp, !each ? 1 : all ? dp : policy.shard_group};",
      "return {policy.slices, dp, policy.slices > dp ? dp : 1};"),
-    (GRADIENTS, "the lowest level lost", "add_on(last);", "static_cast<void>(last);"),
+    (GRADIENTS, "the lowest level lost", "add_on(by, last);", "static_cast<void>(last);"),
     *[(GRADIENTS, f"level {m} of the stack lost", BOTH,
-       f"if (carry.depth - at != {m}) {{ {BOTH} }} else {{ return Kernels::accumulate(stream, constant(sum(at + 1)), sum(at)); }}")
+       f"if (carry.depth - at != {m}) {{ {BOTH} }} else {{ return elements_->sums.accumulate(stream, sum(at + 1), sum(at)); }}")
       for m in (2, 4)],
     *[(GRADIENTS, f"level {m} of the stack not joined", BOTH,
-       f"if (carry.depth - at != {m}) {{ {BOTH} }} else {{ return Kernels::accumulate(stream, addend, sum(at)); }}")
+       f"if (carry.depth - at != {m}) {{ {BOTH} }} else {{ return adds.accumulate(stream, addend, sum(at)); }}")
       for m in (2, 4)],
-    (GRADIENTS, "levels behind the first two lost", "while (at > end) { add_on(constant(sum(at))); }", "static_cast<void>(end);"),
-    (GRADIENTS, "a single level lost", "Kernels::accumulate(stream, addend, sum(--at));", "--at;"),
+    (GRADIENTS, "levels behind the first two lost", "while (at > end) { add_on(elements_->sums, sum(at)); }", "static_cast<void>(end);"),
+    (GRADIENTS, "a single level lost", "adds.accumulate(stream, addend, sum(--at));", "--at;"),
     (GRADIENTS, "a level joined with the oldest sum", BOTH,
-     "return Kernels::accumulate_pair(stream, addend, constant(sum(at + 1)), sum(0));"),
-    (GRADIENTS, "unreduced sums put on the stack's bottom", "Kernels::convert(stream, constant(full()), sum(carry.depth));",
-     "Kernels::convert(stream, constant(full()), sum(0));"),
+     "return adds.accumulate_pair(stream, addend, sum(at + 1), sum(0));"),
+    (GRADIENTS, "unreduced sums put on the stack's bottom", "elements_->to_sums(stream, full(), sum(carry.depth));",
+     "elements_->to_sums(stream, full(), sum(0));"),
     (GRADIENTS, "each slice written at the stack's bottom", "slice_ = slice_carry(step_->added).depth;", "slice_ = 0;"),
-    (GRADIENTS, "the last slice reduced, not the sum", "add_up(constant(subtotal(0)));", "add_up(constant(full()));"),
+    (GRADIENTS, "the last slice reduced, not the sum", "const bool slices = row.source == Role::subtotals;",
+     "if (row.source == Role::subtotals) { return add_up(elements_->gradients, summed(), full(), target); } const bool slices = false;"),
     ("shardkit/plan/step_machine.hpp", "a slice begins with the one before it", "return rows.slices == 0 && keeps_gradients(its, rows);",
      "return keeps_gradients(its, rows);"),
 ]
 
 # What gradients that are not zeroed and steps in backward are made of.
 RELEASED = [
-    (GRADIENTS, "padding that is not zeroed", "Kernels::fill(stream, full().subspan(range.begin, range.size()), Gradient{});",
+    (GRADIENTS, "padding that is not zeroed", "elements_->zero(stream, full().subspan(range.begin, range.size()));",
      "static_cast<void>(range);"),
     (GRADIENTS, "later microbatches overwrite", "overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;",
      "overwrites_ = overwrites && geometry_->overwritten_numel > 0;"),
@@ -371,7 +372,7 @@ RELEASED = [
      "overwrites_ = begins && geometry_->overwritten_numel > 0;"),
     (GRADIENTS, "nothing is left unzeroed", "overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;",
      "overwrites_ = false;"),
-    ("shardkit/sharded/unwritten_gradients.hpp", "what is overwritten counted from the buffer's begin", "zeroed = p.range.end;", "static_cast<void>(p);"),
+    ("shardkit/sharded/element_table.hpp", "what is overwritten counted from the buffer's begin", "zeroed = p.range.end;", "static_cast<void>(p);"),
     ("shardkit/param/attributes.hpp", "frozen gradients that nobody writes", "return overwritten && !frozen;",
      "return overwritten;"),
     ("shardkit/plan/step_machine.hpp", "each microbatch begins a sum", "made.begins_sum = !adds_on(its, rows);",
@@ -488,9 +489,9 @@ GATHERED_CODES_EXPRESSIONS = [
     (CODED, "magnitudes at the first rank's place", "largest.subspan([[group.shard_index * count]], count));", "0"),
     (PARAMETERS, "magnitudes read where a gather that failed has made codes",
      "[[step_->begun = false]];  // even where this fails", "false"),
-    (PARAMETERS, "scales at the first rank's place", "scales_.span().subspan([[gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin)]]);",
+    (PARAMETERS, "scales at the first rank's place", "scales_.span().subspan([[gathers_beside_ ? 0 : scale_number(geometry_->updated.begin)]]);",
      "0"),
-    (PARAMETERS, "whole copies that a load leaves", "if ([[gathers_beside_ || coded]]) { *step_ = written(*step_); }",
+    (PARAMETERS, "whole copies that a load leaves", "if ([[gathers_beside_ || coded()]]) { *step_ = written(*step_); }",
      "gathers_beside_"),
     ("shardkit/sharded/step_state.hpp", "first codes without scales",
      "(rows.find(Role::gathered) == nullptr && [[!rows.codes]]);", "true"),
@@ -518,7 +519,7 @@ PLACED = [
 REPLICAS = "shardkit/optim/verify_replicas.hpp"
 HASHES = "shardkit/optim/hash_values.hpp"
 HELD = "shardkit/sharded/buffer_digests.hpp"
-ROWS_HELD = "shardkit/sharded/group_state_buffers.hpp"
+ROWS_HELD = "shardkit/sharded/group_members.hpp"
 NUMBERS = "shardkit/rank/gather_values.hpp"
 SPLIT_TOO = "if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }"
 HOLDERS = "ranks.copies([[extent]]);"
@@ -864,7 +865,7 @@ def results_of(target, command, pool):
 
 # What experts are made of: the mistakes that others made with them, by statements and by expressions.
 DESCRIBED = "shardkit/plan/group_description.hpp"
-GROUP = "shardkit/sharded/group.hpp"
+GROUP = "shardkit/sharded/group_members.hpp"
 GEOMETRY = "shardkit/sharded/group_geometry.hpp"
 PART = "shardkit/param/tensor_part.hpp"
 MESHES = "shardkit/policy/group_mesh.hpp"
@@ -888,7 +889,7 @@ EXPERTS = [
     (PART, "local numbers of experts that begin at 0", "part.begin_ = span() * index;", "part.begin_ = 0 * index;"),
     (GRADIENTS, "parts of the ranks that share experts lost", "join_sources(stream);", "static_cast<void>(stream);"),
     (GRADIENTS, "parts of the ranks that share experts added in turn", "join_sources(stream);",
-     "for (std::size_t s = 1; s < geometry_->sources(); ++s) { Kernels::accumulate(stream, constant(of_source(s)), of_source(0)); }"),
+     "for (std::size_t s = 1; s < geometry_->sources(); ++s) { elements_->sums.accumulate(stream, of_source(s), of_source(0)); }"),
     (GRADIENTS, "microbatches counted twice where one rank has an expert", ADDS,
      f"{ADDS} if (adds && comms_[Over::data].size() == 1) {{ accumulate(last->target, applied.carry, stream); }}"),
     (TOKENS, "a rank without rows that skips an exchange", SENT, f"if (from.empty() && to.empty()) {{ return; }} {SENT}"),
@@ -900,7 +901,7 @@ EXPERT_EXPRESSIONS = [
      "shards * replicas == 1 ? 1 : shards * replicas * ep"),
     (GRADIENTS, "a rank whose shard has no element that skips a sum", "if ([[is_nothing(row)]]) { continue; }",
      "is_nothing(row) || geometry_->own.begin >= geometry_->parameters[geometry_->parameters.size() - 1].range.end"),
-    ("shardkit/optim/norm.hpp", "a norm over the ranks of one expert", "all_reduce_in_place([[context.world()]], squares ?", ONE_EXPERTS_RANKS),
+    ("shardkit/optim/norm.hpp", "a norm over the ranks of one expert", "all_reduce_span([[context.world()]], TreelessOp(squares ?", ONE_EXPERTS_RANKS),
     (GROUP, "replicas in the norm", "const bool counts = [[geometry_.table.reduced == Extent::piece || geometry_.replica_index == 0]];", "true"),
     ("shardkit/reshard/reshard_run.hpp", "moments of before a reshard", "options.states = [[options_.states]];", "false"),
     (GEOMETRY, "slices that do not know ep", "return [[(replica_index * shards + shard_index) * ep + ep_index]];",

@@ -22,7 +22,6 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/sharded/blocks_of.hpp>
-#include <shardkit/sharded/gather_whole.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -314,10 +313,12 @@ class SavedGroupOf final : public SavedGroup {
             all.push_back(1);
             trained.push_back(p.frozen ? 0 : 1);
         }
-        add(StoredKind{Role::parameters, {}}, parameters.loaded(), parameters.loaded_range(), std::move(all));
+        add<typename Precision::Written>(StoredKind{Role::parameters, {}}, parameters.loaded(),
+                                         parameters.loaded_range(), std::move(all));
         if constexpr (Precision::has_master && !Precision::gathers_codes) {  // whose masters are the parameters
             if (state.geometry().keeps_master()) {
-                add(StoredKind{Role::master, {}}, parameters.master(), state.geometry().updated, std::move(trained));
+                add<typename Precision::Master>(StoredKind{Role::master, {}}, parameters.master(),
+                                                state.geometry().updated, std::move(trained));
             }
         }
         if constexpr (can_split_master<Precision>) {

@@ -17,12 +17,6 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-template <class P>
-constexpr ElementTypes element_types_of() noexcept {
-    return {element_type_of<typename P::Gather>, element_type_of<typename P::Gradient>,
-            element_type_of<typename P::Reduction>, element_type_of<typename P::Master>};
-}
-
 /// A group of precision P.
 template <class EngineType, class P>
 class GroupOf final : public AnyGroup<EngineType> {
@@ -46,9 +40,8 @@ class GroupOf final : public AnyGroup<EngineType> {
 
   public:
     GroupOf(shardkit::Context<Engine>& context, const shardkit::detail::GroupValues& values,
-            std::span<Gather> adopted_parameters, std::span<typename P::Gradient> adopted_gradients,
-            SourceLocation where)
-        : state_(context, values, adopted_parameters, adopted_gradients, where) {
+            const shardkit::detail::AdoptedElements& adopted, SourceLocation where)
+        : state_(context, values, adopted, where) {
         this->path = &state_.path();
         this->layout = &state_.layout();
         this->parameters = state_.geometry().parameters;
@@ -74,11 +67,7 @@ class GroupOf final : public AnyGroup<EngineType> {
     void drop_full() noexcept override { state_.parameters().drop(); }
     const void* full_parameters() noexcept override { return state_.parameters().full().data(); }
     const float* scales(std::size_t parameter) override {
-        if constexpr (P::gathers_codes) {
-            return state_.parameters().scales(parameter);
-        } else {
-            return static_cast<void>(parameter), nullptr;
-        }
+        return P::gathers_codes ? state_.parameters().scales(parameter) : nullptr;
     }
 
     void initialize(Initializer& values, SourceLocation where) override {

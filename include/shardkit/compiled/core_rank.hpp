@@ -167,12 +167,15 @@ class ContextOf : public Context {
     double exact_sum(const host::Communicator& comm, std::span<const double> values, SourceLocation where) override {
         return shardkit::exact_sum(core, Value::from(comm, where), values, where);
     }
-    Group* make_group(const ElementTypes& elements, const shardkit::detail::GroupValues& values,
+    Group* make_group(const shardkit::detail::ElementTypes& elements, const shardkit::detail::GroupValues& values,
                       std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
                       SourceLocation where) override {
         Group* made = nullptr;
         std::string known;
-        make_of(AllPrecisions{}, made, known, elements, values, adopted_parameters, adopted_gradients, where);
+        make_of(AllPrecisions{}, made, known, elements, values,
+                shardkit::detail::AdoptedElements{{adopted_parameters, elements.gather},
+                                                  {adopted_gradients, elements.gradient}},
+                where);
         if (made == nullptr) {
             throw_invalid_argument(where, "'", values.path, "': elements ", name_of(elements),
                                    " (gathered/gradient/reduction/master), expected a precision that the compiled "
@@ -203,22 +206,17 @@ class ContextOf : public Context {
         (as(std::type_identity<T>{}), ...);
     }
     /// The elements of a precision, for an error.
-    static std::string name_of(const ElementTypes& types) {
+    static std::string name_of(const shardkit::detail::ElementTypes& types) {
         return shardkit::detail::concat(name(types.gather), "/", name(types.gradient), "/", name(types.reduction),
                                         "/", name(types.master));
     }
-    template <class T>
-    static std::span<T> typed(std::span<std::byte> bytes) noexcept {
-        return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
-    }
     template <class P>
-    void make_if(Group*& made, std::string& known, const ElementTypes& elements,
-                 const shardkit::detail::GroupValues& values, std::span<std::byte> adopted_parameters,
-                 std::span<std::byte> adopted_gradients, SourceLocation where) {
-        known += (known.empty() ? "" : ", ") + name_of(element_types_of<P>());
-        if (made != nullptr || elements != element_types_of<P>()) { return; }
-        made = new GroupOf<Engine, P>(core, values, typed<typename P::Gather>(adopted_parameters),
-                                      typed<typename P::Gradient>(adopted_gradients), where);
+    void make_if(Group*& made, std::string& known, const shardkit::detail::ElementTypes& elements,
+                 const shardkit::detail::GroupValues& values, const shardkit::detail::AdoptedElements& adopted,
+                 SourceLocation where) {
+        constexpr auto& types = shardkit::detail::element_types<P>;
+        known += (known.empty() ? "" : ", ") + name_of(types);
+        if (made == nullptr && elements == types) { made = new GroupOf<Engine, P>(core, values, adopted, where); }
     }
     template <class... P, class... Arguments>
     void make_of(Precisions<P...> /*all*/, Arguments&&... arguments) {

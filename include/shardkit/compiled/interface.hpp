@@ -22,6 +22,7 @@
 #include <shardkit/optim/options.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/policy/policy_values.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/policy/slice_order.hpp>
 #include <shardkit/policy/state_format.hpp>
@@ -96,16 +97,6 @@ class Handle {
 
   private:
     T* object_ = nullptr;
-};
-
-/// The element types of a group, as a value: see Precision.
-struct ElementTypes {
-    ElementType gather;
-    ElementType gradient;
-    ElementType reduction;
-    ElementType master;
-
-    friend constexpr bool operator==(const ElementTypes&, const ElementTypes&) noexcept = default;
 };
 
 /// Gives the elements of one parameter after the other their first values.
@@ -258,7 +249,7 @@ class Context : public Object {
                              SourceLocation where) = 0;
 
     /// Makes a group. `adopted`: the user's own memory, empty without.
-    virtual Group* make_group(const ElementTypes& elements, const detail::GroupValues& values,
+    virtual Group* make_group(const shardkit::detail::ElementTypes& elements, const detail::GroupValues& values,
                               std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
                               SourceLocation where) = 0;
     virtual LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) = 0;

@@ -92,8 +92,7 @@ class ShardedState {
         : context_(context), policy_(options.policy) {
         const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
         group_ = context.core().make_group(
-            {element_type_of<Gather>, element_type_of<Gradient>, element_type_of<typename Precision::Reduction>,
-             element_type_of<typename Precision::Master>},
+            element_types<Precision>,
             {path, parameters, Group::extents, Group::all_names,
              rules::policy_values(options.policy, context.grid().extent(Dp::name), where), options.packing,
              options.master, options.stochastic_rounding, options.gradient_release, options.offload},

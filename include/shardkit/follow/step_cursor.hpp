@@ -157,7 +157,7 @@ class StepCursor final : public StepDirector {
         ++at_;
         if (act == Act::zero && next->takes != none) {
             await(next->takes, context_.compute_stream());
-            led_[group]->place_gradients(memory(next->takes));
+            led_[group]->gradients().place(memory(next->takes));
         }
         if (act == Act::add) { ++added_[group]; }
         if (stamps_.taken()) [[unlikely]] {
@@ -238,8 +238,8 @@ class StepCursor final : public StepDirector {
                         "' of a step that followed it live on, in its memory");
         }
         group.directed().set(nullptr, 0);
-        group.place_gradients(nullptr);
-        group.place_addend(nullptr);
+        group.gradients().place(nullptr);
+        group.gradients().place_addend(nullptr);
     }
 
     /// Precedes every verb.
@@ -270,17 +270,17 @@ class StepCursor final : public StepDirector {
         Group<Engine>& group = *led_[g];
         if (step.takes != none) { await(step.takes, stream); }
         if (step.op.act == Act::gather) {
-            group.hold_parameters(memory(step.takes), where);
+            group.parameters().hold(memory(step.takes), where);
             holds_[g] = step.takes != none ? 1 : 0;
             return;
         }
         if (step.op.act == Act::reduce) {
-            if (step.takes != none) { group.place_addend(memory(step.takes)); }
-            group.reduce_added(where);
+            if (step.takes != none) { group.gradients().place_addend(memory(step.takes)); }
+            group.gradients().reduce_added(where);
             if (step.takes != none) { given_back()[step.takes] = stream.record(); }
             if (step.gives_back != none) { given_back()[step.gives_back] = stream.record(); }
         }
-        if (step.op.act == Act::all_reduce) { group.finish_reductions(where); }
+        if (step.op.act == Act::all_reduce) { group.gradients().finish(where); }
     }
 
     /// The acts on batches are made within the updates that follow.
@@ -298,7 +298,7 @@ class StepCursor final : public StepDirector {
     /// Makes the compute stream wait before the verb does, so that this wait is not measured as computation.
     void await_reduced(Act act, std::size_t group) {
         for (std::size_t g = 0; g < led_.size(); ++g) {
-            if (act == Act::norm || (act == Act::update && g == group)) { led_[g]->await_reduced(); }
+            if (act == Act::norm || (act == Act::update && g == group)) { led_[g]->gradients().wait(); }
         }
     }
     void await(std::size_t slot, const typename Engine::Stream& stream) {
@@ -311,7 +311,7 @@ class StepCursor final : public StepDirector {
     }
     void let_go(std::size_t group) noexcept {
         holds_[group] = 0;
-        led_[group]->let_go_parameters();
+        led_[group]->parameters().let_go();
     }
 
     template <class... Pieces>

@@ -93,6 +93,9 @@ class HostUpdates {
         const auto& link = context_.world();
         const Stream host = link.host_stream();
         table.copy_to_host(context_, skip);
+        const auto gathered = [](auto& state) {
+            return std::span<typename Spans::Gather>(state.parameters().gather_source());
+        };
         const auto fetch = [&](const Place& next, std::size_t slot) {
             const Listed& each = places_[next];
             auto& state = *each.state;
@@ -107,7 +110,7 @@ class HostUpdates {
                     copy(std::as_bytes(from.subspan(elements.begin, elements.size())), std::as_writable_bytes(to));
                 };
                 part(each.group->gradient(state), here.gradient);
-                part(state.parameters().gather_source(), here.gathered);  // of which some may stay as it is
+                part(gathered(state), here.gathered);  // of which some may stay as it is
             });
         };
         places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
@@ -119,8 +122,8 @@ class HostUpdates {
             const IndexRange elements = each.group->pieces()[now.piece].elements;
             const Slot<Spans> here(slots_[slot], elements.size());
             const auto stored = copies_.store(slot, host.record(), [&](const auto& copy) {
-                copy(std::as_bytes(here.gathered), std::as_writable_bytes(state.parameters().gather_source().subspan(
-                                                       elements.begin, elements.size())));
+                copy(std::as_bytes(here.gathered),
+                     std::as_writable_bytes(gathered(state).subspan(elements.begin, elements.size())));
             });
             if (places_.is_last_of_group(now)) {
                 state.parameters().end_update(stored, capture_of(copies_.storing()));

@@ -100,14 +100,17 @@ class NormMemory {
     static NormMemory& begin(Context<Engine>& context);
     /// Takes a group into the norm that was begun last.
     void list(Group<Engine>& group) {
-        NormList<Engine>& list = group.list_for_norm(begun_);
-        for (const NormList<Engine>* const known : lists_) {
-            if (known == &list) { return; }
+        const auto add = group.elements().norm_partial;
+        const auto adds = [add](const auto& each) { return each->adds_by(add); };
+        if (std::none_of(tables_.begin(), tables_.end(), adds)) {
+            tables_.push_back(Owned<NormTables<Engine>>(new NormTables<Engine>(*context_, add)));
         }
-        lists_.push_back(&list);
+        NormTables<Engine>& its = **std::find_if(tables_.begin(), tables_.end(), adds);
+        its.list(begun_, group.in_norm(), !group.step().skipped());
+        if (std::find(lists_.begin(), lists_.end(), &its) == lists_.end()) { lists_.push_back(&its); }
     }
     /// Returns the lists of the groups that were taken in, one for each type of reduced gradients.
-    std::span<NormList<Engine>* const> lists() const noexcept { return lists_.span(); }
+    std::span<NormTables<Engine>* const> lists() const noexcept { return lists_.span(); }
 
     /// Returns what the norms' all-reduces are for.
     const engine::CallSubject* subject() const noexcept { return subject_; }
@@ -163,7 +166,8 @@ class NormMemory {
     typename Engine::template Buffer<double> partial_norms_;
     std::uint64_t taken_ = 0;
     std::vector<StatementHash> updates_;  // of each group
-    List<NormList<Engine>*> lists_;       // of the norm that was begun last
+    List<Owned<NormTables<Engine>>> tables_;
+    List<NormTables<Engine>*> lists_;  // of the norm that was begun last
     std::uint64_t begun_ = 0;
     FinishNorm left_;
 };
@@ -272,7 +276,7 @@ std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, Norm
     for (Group<Engine>& group : Access::each(groups, where)) {
         const std::size_t count = group.geometry().parameters.size();
         if (group.trainable() && !group.step().skipped()) {
-            group.await_reduced();
+            group.gradients().wait();
             group.add_norms(scale, norms.subspan(first, count), norms.data() + norms.size());
         }
         first += count;
@@ -307,15 +311,15 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
             compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), sums});
         for (Group<Engine>& group : Access::each(groups, where)) {
             if (!group.trainable()) { continue; }
-            if (!group.step().skipped()) { group.await_reduced(); }
+            if (!group.step().skipped()) { group.gradients().wait(); }
             memory.list(group);
         }
         bool copies = false;
-        for (NormList<Engine>* const list : memory.lists()) {
+        for (NormTables<Engine>* const list : memory.lists()) {
             copies = list->add_copied_to(compute, scratch.data(), sums.data()) || copies;
         }
         if (copies) { Engine::Kernels::run_once(compute, KeepNonfinite{sums.data()}); }
-        for (NormList<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), sums.data()); }
+        for (NormTables<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), sums.data()); }
     } else {
         const auto norms = partial_norms(reduced, memory, where);
         Engine::Kernels::run_once(compute, BeginInfinityNorm{norms, sums.data()});

@@ -49,11 +49,11 @@ class StateMemory {
     /// behind them the scales.
     void list(const GroupGeometry& group, std::string_view name, std::vector<ShardInfo>& shards,
               const List<char>& only) const {
-        list_shards(group, name, group.table.updated, elements(), group.updated.begin, shards, &only);
+        list_shards(group, name, group.table.updated, elements_.span(), group.updated.begin, shards, &only);
         if constexpr (coded) {
             const GroupGeometry blocks = blocks_of(group);
-            list_shards(blocks, concat(name, " scales"), group.table.updated, std::span<const float>(scales_.span()),
-                        blocks.updated.begin, shards, &only);
+            list_shards(blocks, concat(name, " scales"), group.table.updated, scales_.span(), blocks.updated.begin,
+                        shards, &only);
         }
     }
 

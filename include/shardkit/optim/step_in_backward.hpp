@@ -74,7 +74,7 @@ void Optimizer<Engine>::flush() {
     if (backward_->left == nullptr) { return; }
     detail::Group<Engine>& group = *std::exchange(backward_->left, nullptr);
     run_alone(group);
-    group.release_gradients();
+    group.gradients().release();
 }
 
 template <class Engine>

@@ -86,6 +86,21 @@ requires(sizeof(E) == 2) using Reduce16 = Precision<E, E, E, float>;
 
 namespace detail {
 
+/// The element types of a group, as a value: see Precision.
+struct ElementTypes {
+    ElementType gather;
+    ElementType gradient;
+    ElementType reduction;
+    ElementType master;
+
+    friend constexpr bool operator==(const ElementTypes&, const ElementTypes&) noexcept = default;
+};
+
+template <class Precision>
+inline constexpr ElementTypes element_types{
+    element_type_of<typename Precision::Gather>, element_type_of<typename Precision::Gradient>,
+    element_type_of<typename Precision::Reduction>, element_type_of<typename Precision::Master>};
+
 /// Returns the element sizes of a group with this Precision.
 template <class Precision>
 constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept) noexcept {

@@ -12,6 +12,7 @@
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
@@ -156,24 +157,30 @@ void encode_parameters(const typename Engine::Stream& stream, const GroupGeometr
     });
 }
 
-/// Makes the codes and `scales` of `masters`, the elements `group.updated`. `begun`: whether an update has begun
-/// them. Where a parameter has one scale, `exchange()` lets ranks give each other what they have of `largest`, the
-/// magnitudes of each parameter on each rank.
-template <class Engine, class Code, class Master, class Exchange>
-void make_codes(const typename Engine::Stream& stream, const GroupGeometry& group, std::span<const Master> masters,
-                std::span<Code> codes, std::span<float> scales, bool begun, std::span<float> largest,
-                const Exchange& exchange) {
+/// Begins the codes of `masters`, the elements `group.updated`, unless `begun` says that an update has. Where codes
+/// share scales in blocks, that makes them. Where a parameter has one scale, it finds what this rank has of
+/// `largest`, the magnitudes of each parameter on each rank, which ranks then give each other.
+template <class Engine, class Code, class Master>
+void begin_codes(const typename Engine::Stream& stream, const GroupGeometry& group, const StoredElements& from,
+                 const StoredElements& to, std::span<float> scales, bool begun, std::span<float> largest) {
+    const std::span<const Master> masters = from;
+    const std::span<Code> codes = to;
     if (!begun) {
         run_each<Engine>(stream, codes.size() / coded_together,
                          BeginCodes<Code, Master>{masters.data(), masters.size(), codes.data(), scales.data()});
     }
-    if constexpr (CodeFormat<Code>::block == 0) {
+    if constexpr (!codes_in_blocks<Code>) {
         const std::size_t count = group.parameters.size();
         find_largest<Engine>(stream, group, codes, largest.subspan(group.shard_index * count, count));
-        exchange();
-        run_each<Engine>(stream, count, MakeScale<Code>{largest.data(), group.shards, count, scales.data()});
-        encode_parameters<Engine>(stream, group, masters, std::span<const float>(scales), codes);
     }
+}
+/// Makes, of the magnitudes that all ranks found, a scale for each parameter, and the codes.
+template <class Engine, class Code, class Master>
+void finish_codes(const typename Engine::Stream& stream, const GroupGeometry& group, const StoredElements& masters,
+                  const StoredElements& codes, std::span<float> scales, std::span<const float> largest) {
+    const std::size_t count = group.parameters.size();
+    run_each<Engine>(stream, count, MakeScale<Code>{largest.data(), group.shards, count, scales.data()});
+    encode_parameters<Engine, Code, Master>(stream, group, masters, scales, codes);
 }
 
 }  // namespace shardkit::detail

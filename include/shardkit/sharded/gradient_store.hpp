@@ -2,41 +2,37 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/plan/step_machine.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
-#include <shardkit/sharded/group_communicators.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/group_statements.hpp>
-#include <shardkit/sharded/unwritten_gradients.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The gradients of a group on one rank, from the full buffer that a backward pass adds to, to the reduced values.
 /// Makes the reductions that the placement table lists; the divisor is applied elsewhere.
-template <class Engine, class Precision>
+template <class Engine>
 class GradientStore {
   public:
-    using Gradient = typename Precision::Gradient;
-    using Reduction = typename Precision::Reduction;
-    using Kernels = typename Engine::Kernels;
-    template <class T>
-    using Buffer = typename Engine::template Buffer<T>;
+    using Buffer = typename Engine::template Buffer<std::uint8_t>;
+    using Sums = typename ElementTable<Engine>::Sums;
+    using Stream = typename Engine::Stream;
+    using Event = typename Stream::Event;
 
     /// `adopted` is the user's own full gradient buffer, or empty where the library allocates it.
-    GradientStore(Context<Engine>& context, const GroupGeometry& geometry, GroupCommunicators<Engine> communicators,
-                  GroupStatements& statements, GroupStep& step, std::span<Gradient> adopted)
+    GradientStore(Context<Engine>& context, const GroupGeometry& geometry, const ElementTable<Engine>& elements,
+                  const GroupCommunicators<Engine>& communicators, GroupStatements& statements, GroupStep& step,
+                  const StoredElements& adopted)
         : context_(&context),
           geometry_(&geometry),
+          elements_(&elements),
           statements_(&statements),
           step_(&step),
           comms_(communicators),
@@ -47,10 +43,14 @@ class GradientStore {
         const IndexRange held = reduced_range();
         tp_sum_ = relative_to(intersect(held, geometry.tp_sum), held.begin);
         zeroed_ = zeroed_ranges(geometry);
+        const std::size_t sum = geometry.sizes.reduction;
+        const auto buffer = [&](std::string_view what, std::size_t bytes) {
+            return group_buffer<std::uint8_t>(context, geometry.path, what, bytes);
+        };
         if (table.gradient_bytes > 0) {
             lease_ = group_lease(context, geometry, SlotPurpose::gradient, table.gradient_bytes);
         } else if (adopted.empty()) {
-            full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", bottom().size());
+            full_memory_ = buffer("full gradients", bottom().size() * geometry.sizes.gradient);
             full_ = full_memory_.data();
         }
         if (const BufferRow* const reduced = table.find(Role::reduced); reduced != nullptr) {
@@ -58,15 +58,14 @@ class GradientStore {
             if (table.reduced_bytes > 0) {
                 sums_ = group_lease(context, geometry, SlotPurpose::sums, table.reduced_bytes);
             } else {
-                reduced_memory_ = group_buffer<Reduction>(context, geometry.path, "reduced gradients",
-                                                          geometry.range(reduced->extent).size());
+                reduced_memory_ = buffer("reduced gradients", geometry.range(reduced->extent).size() * sum);
             }
         }
         if (const BufferRow* const sums = table.find(Role::subtotals); sums != nullptr) {
             const std::size_t numel = geometry.range(sums->extent).size();
             subtotal_numel_ = geometry.sources() * numel;
-            subtotals_ = group_buffer<Reduction>(context, geometry.path, "sums of slices", sums->count * numel);
-            stacks_slices_ = Precision::reduces_in_place && !table.reduces_each && adopted.empty();
+            subtotals_ = buffer("sums of slices", sums->count * numel * sum);
+            stacks_slices_ = in_place() && !table.reduces_each && adopted.empty();
         }
     }
 
@@ -86,19 +85,17 @@ class GradientStore {
             full_ = placed_;
         } else {
             stream.wait(lease_.acquire(geometry_->path, where));
-            full_ = static_cast<Gradient*>(lease_.data());
+            full_ = lease_.data();
         }
         if (stacks_slices_) { slice_ = slice_carry(step_->added).depth; }
         // No wait: its last use was an update in this stream, or a reduction in the stream of the next one.
         if (geometry_->table.reduced_bytes > 0) { sums_.acquire(geometry_->path, where); }
         const bool begins = !adds_on(*step_, geometry_->table);
         overwrites_ = begins && overwrites && geometry_->overwritten_numel > 0;
-        if (begins && !overwrites_) { Kernels::fill(stream, full(), Gradient{}); }
+        if (begins && !overwrites_) { elements_->zero(stream, full()); }
         if (!overwrites_) { return; }
-        if constexpr (checked) { Kernels::fill(stream, full(), unwritten<Gradient>()); }
-        for (const IndexRange range : zeroed_) {
-            Kernels::fill(stream, full().subspan(range.begin, range.size()), Gradient{});
-        }
+        if constexpr (checked) { elements_->mark_unwritten(stream, full()); }
+        for (const IndexRange range : zeroed_) { elements_->zero(stream, full().subspan(range.begin, range.size())); }
     }
     /// Returns whether the backward pass must overwrite what the open buffer holds for this parameter.
     bool overwrites(std::size_t parameter) const noexcept {
@@ -106,14 +103,30 @@ class GradientStore {
     }
     /// Checks, where the host reads the buffer, that the backward pass has overwritten what was not zeroed.
     /// @throws UsageError that names parameter and element
-    void require_overwritten(SourceLocation where) {
-        if (overwrites_) { detail::require_overwritten<Engine>(*context_, *geometry_, constant(full()), where); }
+    void require_overwritten(SourceLocation where) const {
+        const std::uint64_t mark = elements_->unwritten_bits();
+        if (!host_reads<Engine> || !overwrites_ || mark == 0) { return; }
+        await_host_memory(*context_);
+        const std::size_t size = geometry_->sizes.gradient;
+        for (const PlacedParameter& parameter : geometry_->parameters) {
+            const IndexRange range = parameter.range;
+            if (!parameter.leaves_unzeroed()) { continue; }
+            for (std::size_t i = 0; i < geometry_->sources() * range.size(); ++i) {
+                const std::size_t element = i % range.size();
+                const StoredElements its = of_source(i / range.size()).subspan(range.begin + element, 1);
+                if (std::memcmp(its.data(), &mark, size) != 0) { continue; }
+                throw_usage_error(where, "'", geometry_->path, "' parameter '", parameter.name, "': element ",
+                                  element,
+                                  " of its gradient was not overwritten, or was added to; expected all of them to be "
+                                  "overwritten where gradients.overwrites(parameter)");
+            }
+        }
     }
     /// Returns whether a schedule has chosen the memory of the leased buffers.
     bool placed() const noexcept { return placed_ != nullptr; }
     /// Sets the memory, chosen by a schedule, of the full buffers and of the addends of later microbatches.
-    void place(void* full) noexcept { placed_ = static_cast<Gradient*>(full); }
-    void place_addend(void* addend) noexcept { placed_addend_ = static_cast<Reduction*>(addend); }
+    void place(void* full) noexcept { placed_ = full; }
+    void place_addend(void* addend) noexcept { placed_addend_ = addend; }
     /// Returns the buffer of a microbatch to the pool without adding it.
     void discard() noexcept {
         slice_ = 0;
@@ -125,16 +138,15 @@ class GradientStore {
         const auto stream = context_->compute_stream();
         if (subtotal_numel_ > 0 && !geometry_->table.reduces_each) {
             if (carry.merges > 0) {
-                merge(constant(full()), carry, stream);
+                merge(elements_->gradients, full(), carry, stream);
             } else if (!stacks_slices_) {
-                Kernels::convert(stream, constant(full()), sum(carry.depth));
+                elements_->to_sums(stream, full(), sum(carry.depth));
             }
             slice_ = 0;
-            if constexpr (Precision::reduces_in_place) {
-                const bool last = step_->added == geometry_->table.slices;
+            if (in_place() && step_->added == geometry_->table.slices) {
                 // The user's memory gets the sum of all slices.
-                if (last && !stacks_slices_) { Kernels::convert(stream, constant(sum(0)), full()); }
-                if (last) { join_sources(stream); }
+                if (!stacks_slices_) { elements_->to_sums(stream, sum(0), full()); }
+                join_sources(stream);
             }
         }
         written_ = stream.record();
@@ -159,32 +171,24 @@ class GradientStore {
 
     /// Returns the reduced gradients on this rank: elements `reduced_range` of the flat buffer, as sums that are not
     /// yet divided.
-    std::span<Reduction> reduced() noexcept {
-        return held_sums().subspan(reduced_range().begin - sums_range().begin, reduced_range().size());
+    StoredElements reduced() const noexcept {
+        return held_sums().subspan(reduced_range().begin - sums_range_.begin, reduced_range().size());
     }
     IndexRange reduced_range() const noexcept { return geometry_->range(geometry_->table.reduced); }
     /// Returns the sums of microbatches, of which `reduced` is a part where they are reduced further at last.
-    std::span<Reduction> held_sums() noexcept {
-        if constexpr (Precision::reduces_in_place) {
-            if (!reduces_beside_) { return full().subspan(sums_range().begin, sums_range().size()); }
-        }
-        if (geometry_->table.reduced_bytes == 0) { return reduced_memory_.span(); }
-        return {static_cast<Reduction*>(sums_.data()), sums_range().size()};
+    StoredElements held_sums() const noexcept {
+        if (in_place() && !reduces_beside_) { return full().subspan(sums_range_.begin, sums_range_.size()); }
+        if (geometry_->table.reduced_bytes == 0) { return {reduced_memory_.span(), elements_->reduction}; }
+        return {sums_.data(), sums_range_.size(), elements_->reduction};
     }
-    IndexRange sums_range() const noexcept { return geometry_->range(geometry_->table.summed()); }
 
     /// Returns the gradients of the open microbatch of one of geometry().sources() ranks' tokens.
-    std::span<Gradient> of_source(std::size_t source) noexcept {
+    StoredElements of_source(std::size_t source) const noexcept {
         return full().subspan(source * geometry_->buffer_numel, geometry_->buffer_numel);
     }
     /// Returns the full buffer of the open microbatch, or of the step where microbatches accumulate in it: those of
     /// all sources, one behind the other, and in the first place at last their sum.
-    std::span<Gradient> full() noexcept {
-        if constexpr (Precision::reduces_in_place) {
-            if (slice_ > 0) { return sum(slice_); }
-        }
-        return bottom();
-    }
+    StoredElements full() const noexcept { return slice_ > 0 ? sum(slice_) : bottom(); }
 
     /// Abandons a step that has failed, and releases the buffers that its reductions still hold.
     void restart() noexcept {
@@ -198,13 +202,11 @@ class GradientStore {
     }
 
   private:
-    template <class T>
-    static std::span<const T> constant(std::span<T> values) noexcept {
-        return values;
-    }
-
+    bool in_place() const noexcept { return geometry_->sizes.reduces_in_place; }
     bool leases_full() const noexcept { return geometry_->table.gradient_bytes > 0; }
-    std::span<Gradient> bottom() const noexcept { return {full_, geometry_->sources() * geometry_->buffer_numel}; }
+    StoredElements bottom() const noexcept {
+        return {full_, geometry_->sources() * geometry_->buffer_numel, elements_->gradient};
+    }
     /// Returns whether the row has no elements to sum. All ranks of tp agree on this, as they hold the same range.
     bool is_nothing(const CollectiveRow& row) const noexcept {
         return row.extent == Extent::tp_sum && tp_sum_.empty();
@@ -230,51 +232,35 @@ class GradientStore {
     }
     ReduceOp summed() const noexcept { return op_of(geometry_->policy.summation); }
     /// Makes one collective of the table. `carry` says how a microbatch's sum joins those of the earlier ones.
-    void reduce(const CollectiveRow& row, SliceCarry carry, typename Engine::Stream stream, SourceLocation where) {
-        const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
+    void reduce(const CollectiveRow& row, SliceCarry carry, const Stream& stream, SourceLocation where) {
+        const auto add_up = [&](const Sums& by, ReduceOp op, const StoredElements& from, const StoredElements& to) {
+            by.reduce(comms_, row, op, from, to, stream, {where, subject_, statements_->in_call(row.over)});
+        };
         if (row.extent == Extent::tp_sum) {
-            const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
-            all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, site);
+            const StoredElements part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
+            add_up(elements_->sums, ReduceOp::sum, part, part);
         } else if (row.in_place()) {
-            const auto add_up = [&](auto values) {
-                if (row.verb == Verb::all_reduce) {
-                    all_reduce_in_place(comms_[row.over], summed(), values, stream, site);
-                } else {
-                    reduce_scatter_in_place(comms_[row.over], summed(), values, stream, site);
-                }
-            };
-            if (row.target == Role::addend) {
-                add_up(addend());
-            } else if (row.target == Role::reduced) {
-                add_up(held_sums());
-            } else if constexpr (Precision::reduces_in_place) {
-                add_up(full_part(row.extent));
-            }
+            const StoredElements values = row.target == Role::addend    ? addend()
+                                          : row.target == Role::reduced ? held_sums()
+                                                                        : full_part(row.extent);
+            add_up(elements_->sums, summed(), values, values);
         } else {
-            const std::span<Reduction> target = row.target == Role::addend           ? borrowed_addend(where)
-                                                : row.when == When::first_microbatch ? sum(carry.depth)
-                                                                                     : held_sums();
-            const auto add_up = [&](auto source) {
-                if (row.verb == Verb::all_reduce) {
-                    all_reduce(comms_[row.over], summed(), source, target, stream, site);
-                } else {
-                    reduce_scatter(comms_[row.over], summed(), source, target, stream, site);
-                }
-            };
-            if (row.source == Role::subtotals) {
-                add_up(constant(subtotal(0)));
-            } else if (row.source == Role::addend) {
-                add_up(constant(addend()));
+            const StoredElements target = row.target == Role::addend           ? borrowed_addend(where)
+                                          : row.when == When::first_microbatch ? sum(carry.depth)
+                                                                               : held_sums();
+            if (row.source == Role::subtotals || row.source == Role::addend) {
+                const bool slices = row.source == Role::subtotals;
+                add_up(elements_->sums, summed(), slices ? subtotal(0) : addend(), target);
             } else {
-                add_up(constant(full_part(row.extent)));
+                add_up(elements_->gradients, summed(), full_part(row.extent), target);
             }
         }
     }
-    std::span<Gradient> full_part(Extent extent) noexcept {
+    StoredElements full_part(Extent extent) const noexcept {
         const IndexRange range = geometry_->range(extent);
         return full().subspan(range.begin, range.size());
     }
-    std::span<Reduction> borrowed_addend(SourceLocation where) {
+    StoredElements borrowed_addend(SourceLocation where) {
         if (placed_addend_ != nullptr) { return addend(); }
         if (!addend_joined_) {
             addend_ = group_lease(*context_, *geometry_, SlotPurpose::reduce, geometry_->table.addend_bytes);
@@ -283,76 +269,71 @@ class GradientStore {
         addend_.acquire(geometry_->path, where);  // its last use was in this stream
         return addend();
     }
-    std::span<Reduction> addend() const noexcept {
-        auto* const memory = placed_addend_ != nullptr ? placed_addend_ : static_cast<Reduction*>(addend_.data());
-        return {memory, addend_range().size()};
+    StoredElements addend() const noexcept {
+        void* const memory = placed_addend_ != nullptr ? placed_addend_ : addend_.data();
+        return {memory, addend_range().size(), elements_->reduction};
     }
     IndexRange addend_range() const noexcept { return geometry_->range(geometry_->table.find(Role::addend)->extent); }
     /// Adds the reduction of a later microbatch to the sums of the earlier ones.
-    void accumulate(Role reduced_into, SliceCarry carry, typename Engine::Stream stream) {
-        const IndexRange sums = sums_range();
-        if (reduced_into == Role::addend) {
-            merge(constant(addend().subspan(sums.begin - addend_range().begin, sums.size())), carry, stream);
-        } else if constexpr (Precision::reduces_in_place) {
-            merge(constant(full().subspan(sums.begin, sums.size())), carry, stream);
-        }
+    void accumulate(Role reduced_into, SliceCarry carry, const Stream& stream) {
+        const IndexRange sums = sums_range_;
+        const auto added = reduced_into == Role::addend
+                               ? addend().subspan(sums.begin - addend_range().begin, sums.size())
+                               : full().subspan(sums.begin, sums.size());
+        merge(elements_->sums, added, carry, stream);
     }
     /// Adds a microbatch's sum to the last of the earlier sums, and that to the one before it, as `carry` says: two
-    /// of them in one pass where the engine can.
-    template <class T>
-    void merge(std::span<const T> last, SliceCarry carry, typename Engine::Stream stream) {
+    /// of them in one pass where the engine can. `by`: of the type of that sum.
+    void merge(const Sums& by, const StoredElements& last, SliceCarry carry, const Stream& stream) {
         std::size_t at = carry.depth;
         const std::size_t end = carry.depth - carry.merges;
-        const auto add_on = [&](auto addend) {
-            if constexpr (AccumulatesPairs<Engine, Reduction>) {
-                if (at - end > 1) {
-                    at -= 2;
-                    return Kernels::accumulate_pair(stream, addend, constant(sum(at + 1)), sum(at));
-                }
+        const auto add_on = [&](const Sums& adds, const StoredElements& addend) {
+            if (adds.accumulate_pair != nullptr && at - end > 1) {
+                at -= 2;
+                return adds.accumulate_pair(stream, addend, sum(at + 1), sum(at));
             }
-            Kernels::accumulate(stream, addend, sum(--at));
+            adds.accumulate(stream, addend, sum(--at));
         };
-        add_on(last);
-        while (at > end) { add_on(constant(sum(at))); }
+        add_on(by, last);
+        while (at > end) { add_on(elements_->sums, sum(at)); }
     }
     /// Adds up the sources' sums of all their slices, which are neighbours in the tree, into that of the first one.
-    void join_sources(typename Engine::Stream stream) {
+    void join_sources(const Stream& stream) {
         const std::size_t sources = geometry_->sources();
         for (std::size_t half = 1; half < sources; half *= 2) {
             for (std::size_t first = 0; first < sources; first += 2 * half) {
-                Kernels::accumulate(stream, constant(of_source(first + half)), of_source(first));
+                elements_->sums.accumulate(stream, of_source(first + half), of_source(first));
             }
         }
     }
     /// Returns one of the sums of microbatches that wait for others, the oldest first.
-    std::span<Reduction> sum(std::size_t number) noexcept {
+    StoredElements sum(std::size_t number) const noexcept {
         if (geometry_->table.reduces_each) { return number == 0 ? held_sums() : subtotal(number - 1); }
-        if constexpr (Precision::reduces_in_place) {
-            if (stacks_slices_) { return number == 0 ? bottom() : subtotal(number - 1); }
-        }
+        if (stacks_slices_) { return number == 0 ? bottom() : subtotal(number - 1); }
         return subtotal(number);
     }
-    std::span<Reduction> subtotal(std::size_t number) noexcept {
-        return subtotals_.span().subspan(number * subtotal_numel_, subtotal_numel_);
+    StoredElements subtotal(std::size_t number) const noexcept {
+        return StoredElements(subtotals_.span(), elements_->reduction)
+            .subspan(number * subtotal_numel_, subtotal_numel_);
     }
-
-    using Event = typename Engine::Stream::Event;
 
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
+    const ElementTable<Engine>* elements_;
     GroupStatements* statements_;
     GroupStep* step_;
     GroupCommunicators<Engine> comms_;
     const engine::CallSubject* subject_;  // subject of the reductions
-    Gradient* full_ = nullptr;
-    Gradient* placed_ = nullptr;  // chosen by a schedule; else null
-    Reduction* placed_addend_ = nullptr;
-    Buffer<Gradient> full_memory_;
-    Buffer<Reduction> reduced_memory_;
-    Buffer<Reduction> subtotals_;     // one behind the other
+    void* full_ = nullptr;
+    void* placed_ = nullptr;  // chosen by a schedule; else null
+    void* placed_addend_ = nullptr;
+    Buffer full_memory_;
+    Buffer reduced_memory_;
+    Buffer subtotals_;                // one behind the other
     std::size_t subtotal_numel_ = 0;  // of all sources
     List<IndexRange> zeroed_;         // ranges of the full buffer: all that nobody overwrites
     std::size_t slice_ = 0;           // place in the stack of sums of the microbatch under way
+    IndexRange sums_range_ = geometry_->range(geometry_->table.summed());
     SlotLease<Engine> lease_;
     SlotLease<Engine> sums_;
     SlotLease<Engine> addend_;
@@ -365,4 +346,4 @@ class GradientStore {
     bool stacks_slices_ = false;  // unreduced slices are written into the stack, whose bottom is the full buffer
 };
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD

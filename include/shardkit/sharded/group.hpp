@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +14,9 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/counted.hpp>
+#include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -26,17 +27,15 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/adopted_ranges.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
-#include <shardkit/sharded/group_communicators.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/group_statements.hpp>
+#include <shardkit/sharded/element_table.hpp>
+#include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/list_shards.hpp>
-#include <shardkit/sharded/norm_over_groups.hpp>
-#include <shardkit/sharded/per_tensor_norms.hpp>
+#include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/place_group.hpp>
 #include <shardkit/sharded/step_director.hpp>
 #include <shardkit/sharded/step_state.hpp>
-#include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/sharded/torn_values.hpp>
+#include <shardkit/sharded/window.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -56,9 +55,15 @@ enum class Writes : std::uint8_t { backward, nobody };
 template <class Engine, class Precision>
 class GroupState;
 
-/// One group of a model on one rank without its element types: geometry, communicators and the state of its step.
-/// What needs the element types is virtual, and GroupState implements it. A model, an accumulation, a schedule's
-/// follower and a checkpoint use groups through this class alone.
+/// The user's own full buffers, or empty.
+struct AdoptedElements {
+    StoredElements parameters;
+    StoredElements gradients;
+};
+
+/// One group of a model on one rank, whose element types are values: geometry, communicators, buffers and the state
+/// of its step. It is compiled once for all groups of an engine. A model, an accumulation, a schedule's follower and
+/// a checkpoint use groups through this class alone.
 template <class EngineType>
 class Group : NotCopied {
   public:
@@ -90,9 +95,12 @@ class Group : NotCopied {
     /// Returns the group with its element types, or null where they are not those of P.
     template <class P>
     GroupState<Engine, P>* as() noexcept {
-        return precision_ == &precision_tag<P> ? static_cast<GroupState<Engine, P>*>(this) : nullptr;
+        return elements_ == &element_table<Engine, P> ? static_cast<GroupState<Engine, P>*>(this) : nullptr;
     }
 
+    const ElementTable<Engine>& elements() const noexcept { return *elements_; }
+    ParameterStore<Engine>& parameters() noexcept { return parameters_; }
+    GradientStore<Engine>& gradients() noexcept { return gradients_; }
     StepState& step() noexcept { return step_; }
     const StepState& step() const noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
@@ -145,7 +153,7 @@ class Group : NotCopied {
         step_.begin(path(), where);
         accumulation_ = accumulation;
         microbatches_ = microbatches;
-        restart_gradients();
+        gradients_.restart();
     }
     /// Returns the number of microbatches that the group's slices make, if it has any, else the given one.
     /// @throws std::invalid_argument when another number is given, 0 excepted
@@ -192,10 +200,6 @@ class Group : NotCopied {
     /// ranks compare in the group's next calls. Does nothing for a frozen or skipped group.
     void end_update(StatementHash step, StatementHash choices, SourceLocation where);
 
-    /// Registers memory that the group has adopted.
-    /// @throws std::invalid_argument when another group has adopted some of it
-    void hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients, SourceLocation where);
-
     /// Sets every element from value(path, parameter name, index in the whole tensor), or value(path, name)(index).
     template <class F>
     void initialize(F& value, SourceLocation where) {
@@ -215,92 +219,125 @@ class Group : NotCopied {
             }
         }
     }
-    /// Sets one parameter from its full values.
-    /// @throws std::invalid_argument when their number is not the parameter's; UsageError when a window is open
-    template <class T>
-    void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
-        check_values("load", parameter, std::span<const T>(values), where);
-        write(parameter, TensorValueSource::of(std::span<const std::remove_const_t<T>>(values)), where);
-    }
-
     /// Sets one parameter from its full values in every buffer of this rank.
-    virtual void write(std::size_t parameter, const TensorValueSource& values, SourceLocation where) = 0;
+    void write(std::size_t parameter, const TensorValueSource& values, SourceLocation where);
     /// Returns the elements that this rank holds of each parameter and of its master weights.
-    virtual std::vector<ShardInfo> shards() = 0;
+    std::vector<ShardInfo> shards();
     /// Returns the buffers whose values the rank holds at the moment, one for each row of the placement table that
     /// has some: not the optimizer's states, and reduced gradients only between their reduction and their update.
     /// Later work on the compute stream sees the values.
-    virtual List<HeldBuffer> held() = 0;
+    List<HeldBuffer> held();
     /// Prepares an optimizer's update: waits for the reader of the group's memory, if any.
     /// @throws UsageError when a window is open
-    virtual void begin_update(SourceLocation where) const = 0;
+    void begin_update(SourceLocation where) const {
+        parameters_.begin_update(where);
+        if (reader_ != nullptr) { reader_->wait(); }
+    }
     /// Prepares a write that is no update: also waits for a gather that no window has shown yet, which a schedule may
     /// have started behind an update. @throws UsageError when a window is open; any error of that gather
-    virtual void begin_write(SourceLocation where) = 0;
+    void begin_write(SourceLocation where) {
+        step_.require_not_updated(path(), "load", where);
+        begin_update(where);
+        parameters_.wait();
+    }
     /// Ends the write of a checkpoint's values.
-    virtual void end_load() = 0;
+    void end_load() {
+        for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) { settle_frozen(p); }
+        parameters_.end_load();
+        statements_.forget_values();
+    }
 
-    virtual std::size_t open_windows() const noexcept = 0;
+    std::size_t open_windows() const noexcept { return parameters_.windows(); }
+    /// Opens a window. Its gather runs until `use_window`.
+    void open_window(Gathers gathers, SourceLocation where) {
+        require_whole("unshard", where);
+        directed_.open(where);
+        if (directed_.led()) {
+            parameters_.announce(gathers, where);
+        } else {
+            parameters_.open(gathers, where);
+        }
+    }
     /// Opens a window in memory of its own, so that all groups of a model can be open at once. Its gather runs until
     /// `use_window`.
-    virtual void summon_window(SourceLocation where) = 0;
+    void summon_window(SourceLocation where) {
+        require_whole("summon_full_params", where);
+        directed_.open(where);
+        parameters_.summon(where);
+    }
     /// Lets later work on the compute stream wait for the full parameters.
-    virtual void use_window(SourceLocation opened) = 0;
+    void use_window(SourceLocation opened) {
+        directed_.before(Act::use, opened);
+        parameters_.show(opened);
+        parameters_.wait();
+        directed_.after(Act::use, opened);
+    }
     /// Closes a window. Local work only.
-    virtual void close_window() noexcept = 0;
+    void close_window() noexcept {
+        parameters_.close();
+        directed_.closed();
+    }
     /// Closes a window that was never used; its gather may still run.
-    virtual void drop_window() noexcept = 0;
+    void drop_window() noexcept {
+        parameters_.drop();
+        close_window();
+    }
 
     // In the following functions `verb` is the function that the user called.
 
     /// Returns whether the buffers of the next microbatch are free.
-    virtual bool has_room_for_gradients() const noexcept = 0;
+    bool has_room_for_gradients() const noexcept { return gradients_.has_room(); }
     /// Hands out a gradient buffer for one microbatch to the user, or one of zeros that is added as it is.
     /// @throws UsageError when the last one was not added, or the group is frozen or finished
-    virtual void take_gradients(SourceLocation where, std::string_view verb, Writes writes) = 0;
+    void take_gradients(SourceLocation where, std::string_view verb, Writes writes);
+    /// Takes back a gradient buffer whose handle was destroyed; its gradients are not added.
+    void drop_gradients() noexcept {
+        ++gradient_generation_;
+        gradients_.discard();
+        step_.drop();
+    }
     /// Adds the open microbatch's gradients. Collective over the data ranks where the policy reduces every
     /// microbatch.
-    virtual void add_gradients(SourceLocation where, std::string_view verb) = 0;
+    void add_gradients(SourceLocation where, std::string_view verb);
     /// Marks the group as having no gradient in this step.
     /// @throws UsageError when gradients were handed out
-    virtual void skip_step(SourceLocation where) = 0;
+    void skip_step(SourceLocation where) {
+        directed_.expect(Act::skip, where, "skip");
+        step_.check_skip(path(), where);
+        directed_.before(Act::skip, where);
+        step_.skip();
+        directed_.after(Act::skip, where);
+    }
     /// Makes the remaining reductions for the function that was called. Collective over the data ranks and tp.
-    virtual void finish_gradients(SourceLocation where, std::string_view verb) = 0;
-    /// Gives leased gradients back behind the group's update.
-    virtual void release_gradients() noexcept = 0;
-    /// Lets later work on the compute stream wait for the reduced gradients.
-    virtual void await_reduced() = 0;
+    void finish_gradients(SourceLocation where, std::string_view verb) {
+        directed_.finish(where, verb);
+        step_.finish(path(), where);
+        if (!directed_.led()) { gradients_.reduce_due(where); }
+    }
     /// Adds to `stated` a digest of those reduced gradients that are equal on every rank of the world.
-    virtual void digest_reduced(StatedStep& stated) = 0;
+    void digest_reduced(StatedStep& stated);
     /// Adds what this rank counts of each parameter's reduced gradients to `norms`, one for each. Engine memory.
     /// `lanes`: memory to work in, AddPartialNorms::most_lanes.
-    virtual void add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes) = 0;
-    /// Lists the group for a norm over its model. `norm` is the norm's number on this rank.
-    virtual NormList<Engine>& list_for_norm(std::uint64_t norm) = 0;
+    void add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes);
+    /// Returns the group's part in a norm over its model.
+    NormGroup in_norm() noexcept {
+        return {identity(), &life(), gradients_.reduced(), &counted_segments_, &copied_segments_};
+    }
 
-    // The follower of a schedule calls the following functions.
-
-    /// Gathers the full copy for the schedule where it is stale, into `memory` where the policy releases the copy.
-    virtual void hold_parameters(void* memory, SourceLocation where) = 0;
-    /// Releases the full copy for the schedule.
-    virtual void let_go_parameters() noexcept = 0;
-    /// Sets the memory of leased gradient buffers, and of the addends of later microbatches, from now on.
-    virtual void place_gradients(void* memory) noexcept = 0;
-    virtual void place_addend(void* memory) noexcept = 0;
-    /// Reduces the microbatches that were added since the last reduction.
-    virtual void reduce_added(SourceLocation where) = 0;
-    /// Makes the remaining reductions once all microbatches are added.
-    virtual void finish_reductions(SourceLocation where) = 0;
     /// Returns whether a window or a step still uses memory that a schedule has chosen.
-    virtual bool uses_scheduled_memory() const noexcept = 0;
+    bool uses_scheduled_memory() const noexcept {
+        return parameters_.shows_held() || (step_.busy() && gradients_.placed());
+    }
 
   protected:
-    template <class P>
-    static constexpr char precision_tag = 0;  // its address identifies the precision
-
-    /// `alignment` is that of the library's own layout.
-    Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, std::size_t alignment, const char* precision);
-    ~Group() = default;
+    /// Collective over the mesh.
+    /// @throws MemoryError; std::invalid_argument when another group has adopted some of this memory
+    Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, const ElementTable<Engine>& elements,
+          const AdoptedElements& adopted, SourceLocation where);
+    /// Waits for the streams' work on this group's memory. A destructor cannot report an error of that work: the next
+    /// wait does, if the stream keeps the error. Ends the program when a window, a handle or a step still refers to
+    /// the group.
+    ~Group();
 
     /// All parameters are torn until they are written.
     void begin_initialize(SourceLocation where) {
@@ -309,13 +346,27 @@ class Group : NotCopied {
             torn_.begin(p - 1, TornValues::parameters, "initialize", where);
         }
     }
-    virtual void restart_gradients() noexcept = 0;
-
-    /// Checks that the user's values have the parameter's size and lie in host memory.
-    template <class T>
-    void check_values(std::string_view verb, std::size_t parameter, std::span<const T> values,
-                      SourceLocation where) const {
-        check_whole(verb, parameter, values.size(), std::as_bytes(values), where);
+    /// Makes the master weights of a frozen parameter those of its elements, which alone are in checkpoints.
+    void settle_frozen(std::size_t parameter);
+    /// Calls write(how, target, origin, digest) for each buffer that holds a parameter's values between steps: the
+    /// master weights first, where the group has them. It begins with element `origin` of the flat order.
+    template <class Write>
+    void for_each_written(ValuesDigest* digest, const Write& write) {
+        const StoredElements resting = parameters_.resting();
+        const std::size_t at_rest = parameters_.resting_range().begin;
+        const bool codes = geometry_.sizes.codes.gathered;
+        if (geometry_.keeps_master()) {
+            // Codes are made of masters; ranks compare these where they hold the same.
+            const bool compared = codes && geometry_.table.updated == Extent::full;
+            write(WrittenAs::masters, parameters_.master(), geometry_.updated.begin, compared ? digest : nullptr);
+        }
+        if (codes) { return; }
+        if (geometry_.splits_master()) {
+            write(WrittenAs::lower_halves, parameters_.halves(), geometry_.updated.begin, nullptr);
+            write(WrittenAs::upper_halves, resting, at_rest, digest);
+        } else {
+            write(WrittenAs::gathered, resting, at_rest, digest);
+        }
     }
 
     Context<Engine>& context_;
@@ -334,70 +385,29 @@ class Group : NotCopied {
     List<IndexRange> copied_segments_;
     MemoryReader* reader_ = nullptr;
     DirectedGroup directed_;
+    const ElementTable<Engine>* elements_;
+    ParameterStore<Engine> parameters_;
+    GradientStore<Engine> gradients_;
 
+    /// Checks that the user's values have the parameter's size and lie in host memory.
     void check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
                      std::span<const std::byte> memory, SourceLocation where) const;
 
   private:
-    void list_segments(std::size_t alignment);
+    Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, const ElementTable<Engine>& elements,
+          const AdoptedElements& adopted);
+    void list_segments();
+    /// Makes the digests of adopted memory as it is now, which ranks compare.
+    void digest_adopted();
     [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
     /// Returns for each Over whether several of these ranks hold the same values.
     static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
 
-    const char* precision_;
     std::uint64_t identity_ = new_identity();
     Counted<char> life_ = make_counted<char>('\0');
 };
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.
-
-template <class Engine>
-Group<Engine>::Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, std::size_t alignment,
-                     const char* precision)
-    : context_(context),
-      geometry_(std::move(placed.group)),
-      layout_(placed.layout),
-      comms_(placed.communicators),
-      statements_(context.world().size() > 1, book_of(context.world()),
-                  subject_of(context.world(), concat("'", geometry_.path, "'")), geometry_,
-                  replicas(geometry_, comms_)),
-      step_(geometry_.table),
-      precision_(precision) {
-    list_segments(alignment);
-}
-
-template <class Engine>
-void Group<Engine>::list_segments(std::size_t alignment) {
-    // Where a rank has all gradients, its part is cut as in the library's own layout, however the parameters are
-    // packed. So adopted memory gives the same bits as the library's own.
-    const bool whole = geometry_.table.reduced == Extent::full;
-    layout::FlatLayout cut(geometry_.shards, alignment);
-    List<IndexRange> places;
-    for (const PlacedParameter& p : geometry_.parameters) {
-        places.push_back(whole ? cut.append(p.part.numel()) : p.range);
-    }
-    const IndexRange held = geometry_.range(geometry_.table.reduced);
-    const IndexRange own = whole ? cut.shard(geometry_.shard_index) : held;
-    const bool counts = geometry_.table.reduced == Extent::piece || geometry_.replica_index == 0;
-    for (std::size_t p = 0; p < places.size(); ++p) {
-        const IndexRange counted = intersect(places[p], own);
-        const PlacedParameter& parameter = geometry_.parameters[p];
-        if (counted.empty() || parameter.frozen || !counts) { continue; }
-        const std::size_t begin = counted.begin - places[p].begin + parameter.range.begin - held.begin;
-        const bool copied = geometry_.replica(p, Extent::piece) != 0;
-        // Norms add up blocks that begin with a segment. Under slices they must be the same for every ep, though an
-        // expert begins anywhere in a rank's part: no segment goes over an expert's end or a shard's.
-        std::size_t most = counted.size();
-        if (geometry_.experts && geometry_.policy.slices > 0) {
-            const std::size_t expert = parameter.part.numel() / parameter.part.shape().extents[0];
-            if (expert % alignment != 0) { most = std::gcd(expert, alignment); }
-        }
-        for (std::size_t at = 0; at < counted.size(); at += most) {
-            const std::size_t end = at + std::min(most, counted.size() - at);
-            (copied ? copied_segments_ : counted_segments_).push_back({begin + at, begin + end});
-        }
-    }
-}
 
 template <class Engine>
 void Group<Engine>::refuse_use(SourceLocation where, const char* text) {
@@ -432,12 +442,6 @@ void Group<Engine>::end_update(StatementHash step, StatementHash choices, Source
 }
 
 template <class Engine>
-void Group<Engine>::hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients,
-                         SourceLocation where) {
-    adopted_ = Owned<AdoptedRanges>(new AdoptedRanges(path(), parameters, gradients, where));
-}
-
-template <class Engine>
 void Group<Engine>::check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
                                 std::span<const std::byte> memory, SourceLocation where) const {
     const std::size_t expected = geometry_.parameters[parameter].shape.numel();
@@ -456,3 +460,5 @@ std::array<bool, 4> Group<Engine>::replicas(const GroupGeometry& group,
 }
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
+
+#include <shardkit/sharded/group_members.hpp>

@@ -12,6 +12,7 @@
 #include <shardkit/layout/boxes.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
@@ -44,26 +45,11 @@ struct HeldRange {
     bool current = true;
 };
 
-/// A buffer of this rank without its type.
-struct ListedBuffer {
-    template <class T>
-    ListedBuffer(std::span<const T> buffer) noexcept  // NOLINT(google-explicit-constructor)
-        : data(reinterpret_cast<const std::byte*>(buffer.data())),
-          size(buffer.size()),
-          element_bytes(sizeof(T)),
-          type(element_type_of<T>) {}
-
-    const std::byte* data;
-    std::size_t size;
-    std::size_t element_bytes;
-    ElementType type;
-};
-
 /// Appends one ShardInfo for each parameter with elements in `held`, a part of `buffer`, or of those of which `only`
 /// has not 0. The buffer is one of that extent and begins with element `origin` of the group's flat order.
-inline void list_shards(const GroupGeometry& group, std::string_view kind, Extent extent, const ListedBuffer& buffer,
-                        std::size_t origin, const HeldRange& held, std::vector<ShardInfo>& list,
-                        const List<char>* only = nullptr) {
+inline void list_shards(const GroupGeometry& group, std::string_view kind, Extent extent,
+                        const StoredElements& buffer, std::size_t origin, const HeldRange& held,
+                        std::vector<ShardInfo>& list, const List<char>* only = nullptr) {
     for_each_segment(group.parameters.span(), held.flat, [&](Segment segment) {
         if (only != nullptr && (*only)[segment.parameter] == 0) { return; }
         ShardInfo& info = list.emplace_back();
@@ -71,13 +57,13 @@ inline void list_shards(const GroupGeometry& group, std::string_view kind, Exten
         const PlacedParameter& parameter = group.parameters[segment.parameter];
         info.parameter = parameter.name;
         info.kind = kind;
-        info.type = buffer.type;
+        info.type = buffer.type();
         info.shape = parameter.shape;
         const TensorPart& part = parameter.part;
         info.part = part.shape();
         info.range = relative_to(segment.flat, parameter.range.begin);
         info.local = relative_to(segment.flat, origin);
-        info.data = buffer.data + info.local.begin * buffer.element_bytes;
+        info.data = buffer.subspan(info.local.begin, info.local.size()).data();
         info.replica = group.replica(segment.parameter, extent, held.owner);
         info.current = held.current;
         layout::for_each_box(info.part, info.range, [&](const layout::Box& box) {
@@ -89,9 +75,10 @@ inline void list_shards(const GroupGeometry& group, std::string_view kind, Exten
     });
 }
 /// Appends the ShardInfos of all of `buffer`.
-inline void list_shards(const GroupGeometry& group, std::string_view kind, Extent extent, const ListedBuffer& buffer,
-                        std::size_t origin, std::vector<ShardInfo>& list, const List<char>* only = nullptr) {
-    list_shards(group, kind, extent, buffer, origin, HeldRange{{origin, origin + buffer.size}}, list, only);
+inline void list_shards(const GroupGeometry& group, std::string_view kind, Extent extent,
+                        const StoredElements& buffer, std::size_t origin, std::vector<ShardInfo>& list,
+                        const List<char>* only = nullptr) {
+    list_shards(group, kind, extent, buffer, origin, HeldRange{{origin, origin + buffer.size()}}, list, only);
 }
 
 }  // namespace detail

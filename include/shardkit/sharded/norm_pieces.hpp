@@ -8,6 +8,7 @@
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/memory/stored_elements.hpp>
 
 namespace shardkit::engine {
 
@@ -27,15 +28,23 @@ inline constexpr std::size_t norm_chunk_bytes = 2048;
 
 namespace shardkit::detail {
 
-template <FloatingElement T>
-List<engine::NormPiece<T>> list_norm_pieces(std::span<const std::span<const T>> runs) {
-    constexpr std::uint64_t chunk = engine::norm_chunk_bytes / sizeof(T);
+/// A NormPiece whose type is that of its run.
+struct NormRun {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    const void* elements = nullptr;
+};
+
+/// Lists the pieces of `runs`, which have elements of one type.
+inline List<NormRun> list_norm_pieces(const List<StoredElements>& runs) {
     constexpr std::size_t alignment = 16;
-    List<engine::NormPiece<T>> table;
+    List<NormRun> table;
     std::uint64_t at = 0;
-    for (const std::span<const T> run : runs) {
+    for (const StoredElements& run : runs) {
         if (run.empty()) { continue; }
-        const std::uint64_t begin = at + reinterpret_cast<std::uintptr_t>(run.data()) % alignment / sizeof(T);
+        const std::size_t size = size_of(run.type());
+        const std::uint64_t chunk = engine::norm_chunk_bytes / size;
+        const std::uint64_t begin = at + reinterpret_cast<std::uintptr_t>(run.data()) % alignment / size;
         table.push_back({begin, begin + run.size(), run.data()});
         at = (begin + run.size() + chunk - 1) / chunk * chunk;
     }
@@ -52,8 +61,15 @@ namespace shardkit::engine {
 ///       Pieces are disjoint and in the order of `runs`
 template <FloatingElement T>
 std::vector<NormPiece<T>> norm_table(std::span<const std::span<const T>> runs) {
-    const auto table = shardkit::detail::list_norm_pieces(runs);
-    return {table.begin(), table.end()};
+    shardkit::detail::List<shardkit::detail::StoredElements> all;
+    for (const std::span<const T> run : runs) {
+        all.push_back({const_cast<T*>(run.data()), run.size(), element_type_of<T>});
+    }
+    std::vector<NormPiece<T>> table;
+    for (const auto& [begin, end, elements] : shardkit::detail::list_norm_pieces(all)) {
+        table.push_back({begin, end, static_cast<const T*>(elements)});
+    }
+    return table;
 }
 
 }  // namespace shardkit::engine

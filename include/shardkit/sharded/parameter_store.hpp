@@ -4,19 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
-#include <shardkit/core/checked.hpp>
-#include <shardkit/core/codes.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/plan/step_machine.hpp>
-#include <shardkit/rank/context.hpp>
-#include <shardkit/sharded/coded_parameters.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
-#include <shardkit/sharded/gather_whole.hpp>
+#include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
-#include <shardkit/sharded/group_communicators.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/window.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
@@ -25,57 +19,49 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// whether the full copy is stale. The optimizer writes `gather_source` and the next all-gather sends it, without a
 /// copy in between. Codes are begun by the update, or by the first gather after any other write of the masters, which
 /// also finishes them: so their scales always belong to them.
-template <class Engine, class Precision>
+template <class Engine>
 class ParameterStore {
   public:
-    using Gather = typename Precision::Gather;
-    using Master = typename Precision::Master;
-    using Kernels = typename Engine::Kernels;
-    template <class T>
-    using Buffer = typename Engine::template Buffer<T>;
+    using Buffer = typename Engine::template Buffer<std::uint8_t>;
 
     /// `adopted` is the user's own full buffer, or empty where the library allocates it.
-    ParameterStore(Context<Engine>& context, const GroupGeometry& geometry,
+    ParameterStore(Context<Engine>& context, const GroupGeometry& geometry, const ElementTable<Engine>& elements,
                    const GroupCommunicators<Engine>& communicators, GroupStatements& statements, GroupStep& step,
-                   std::span<Gather> adopted)
+                   const StoredElements& adopted)
         : context_(&context),
           geometry_(&geometry),
+          elements_(&elements),
           statements_(&statements),
           step_(&step),
           comms_(communicators),
           subject_(subject_of(comms_.data, concat("'", geometry.path, "' parameters"))),
           full_(adopted.data()) {
         gathers_beside_ = geometry.table.find(Role::gathered) != nullptr;
+        const auto buffer = [&](std::string_view what, std::size_t numel) {
+            return group_buffer<std::uint8_t>(context, geometry.path, what, numel * geometry.sizes.gather);
+        };
         if (leases_full()) {
-            lease_ = group_lease(context, geometry, SlotPurpose::gather, full_numel() * sizeof(Gather));
+            lease_ = group_lease(context, geometry, SlotPurpose::gather, full_numel() * geometry.sizes.gather);
         } else if (adopted.empty()) {
-            full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", full_numel());
+            full_memory_ = buffer("full parameters", full_numel());
             full_ = full_memory_.data();
         }
-        if (gathers_beside_) {
-            shard_ = group_buffer<Gather>(context, geometry.path, "parameter shard", resting_range().size());
-        }
+        if (gathers_beside_) { shard_ = buffer("parameter shard", resting_range().size()); }
         if (geometry.table.find(Role::secondary) != nullptr) {
-            secondary_ = group_buffer<Gather>(context, geometry.path, "secondary shard", geometry.own.size());
+            secondary_ = buffer("secondary shard", geometry.own.size());
         }
-        if constexpr (coded) {
+        if (coded()) {
             const Extent extent = gathers_beside_ ? Extent::shard : Extent::full;
             scales_ =
                 group_buffer<float>(context, geometry.path, "scales", geometry.scale_bytes(extent) / sizeof(float));
         }
-        if constexpr (Precision::has_master) {
-            if (geometry.splits_master()) {
-                rest_ = {context, geometry.offloads(), geometry.path, "halves of master weights",
-                         geometry.updated.size() * sizeof(std::uint16_t)};
-            } else if (geometry.keeps_master()) {
-                master_ = {context, geometry.offloads(), geometry.path, "master weights", geometry.updated.size()};
-                if constexpr (!coded) {  // nor can codes be adopted
-                    if (!adopted.empty()) {
-                        Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
-                                         master_.span());
-                    }
-                }
-            }
+        if (geometry.splits_master()) {
+            rest_ = {context, geometry.offloads(), geometry.path, "halves of master weights",
+                     geometry.updated.size() * sizeof(std::uint16_t)};
+        } else if (geometry.keeps_master()) {
+            master_ = {context, geometry.offloads(), geometry.path, "master weights",
+                       geometry.updated.size() * geometry.sizes.master};
+            if (!adopted.empty()) { elements.to_masters(context.compute_stream(), gather_source(), master()); }
         }
     }
 
@@ -107,7 +93,7 @@ class ParameterStore {
         if (step_->asked == 0) { return; }
         if (leases_full() && full_ == nullptr) {
             context_->communication_stream().wait(lease_.acquire(geometry_->path, where));
-            full_ = static_cast<Gather*>(lease_.data());
+            full_ = lease_.data();
         }
         refresh(where);
         apply(Act::use);
@@ -121,7 +107,7 @@ class ParameterStore {
     /// Keeps the full copy for a schedule, with or without windows, in `memory` where the policy releases it at
     /// reshard. Gathers where it is stale.
     void hold(void* memory, SourceLocation where) {
-        if (leases_full() && full_ == nullptr) { full_ = static_cast<Gather*>(memory); }
+        if (leases_full() && full_ == nullptr) { full_ = memory; }
         refresh(where);
         held_ = leases_full();
     }
@@ -139,9 +125,7 @@ class ParameterStore {
         step_->begun = false;  // even where this fails: codes take the place of what was begun
         try {
             std::span<const CollectiveRow> calls = gathered.calls;
-            if constexpr (coded) {
-                if (gathered.makes_codes) { make_codes(calls, gathered.begun, where); }
-            }
+            if (gathered.makes_codes) { make_codes(calls, gathered.begun, where); }
             for (const CollectiveRow& row : calls) { gather(row, where); }
         } catch (...) {
             if (step_->windows == 0) { release(); }
@@ -155,7 +139,8 @@ class ParameterStore {
     /// @throws MemoryError when there is no memory
     void summon(SourceLocation where) {
         if (leases_full() && full_ == nullptr) {
-            summoned_ = group_buffer<Gather>(*context_, geometry_->path, "summoned parameters", full_numel());
+            summoned_ = group_buffer<std::uint8_t>(*context_, geometry_->path, "summoned parameters",
+                                                   full_numel() * geometry_->sizes.gather);
             full_ = summoned_.data();
         }
         open(Gathers::when_stale, where);
@@ -183,55 +168,47 @@ class ParameterStore {
         if (closed.gives_back && !held_) { release(); }
     }
 
-    std::span<const Gather> full() const noexcept { return {full_, geometry_->buffer_numel}; }
+    StoredElements full() const noexcept { return gathered(full_, geometry_->buffer_numel); }
     const std::uint64_t& generation() const noexcept { return generation_; }
     /// Returns the scales of the parameter whose range in the full buffer begins there.
     /// @pre what is gathered are codes
     const float* scales(std::size_t parameter) const noexcept {
-        if constexpr (!codes_in_blocks<Gather>) { return scales_.data() + parameter; }
-        return full_scales().data() + scale_number<Gather>(geometry_->parameters[parameter].range.begin);
+        if (geometry_->sizes.codes.block == 0) { return scales_.data() + parameter; }
+        return full_scales().data() + scale_number(geometry_->parameters[parameter].range.begin);
     }
 
     /// Returns the elements `geometry.updated` in the gathered type, which an update writes.
-    std::span<Gather> gather_source() noexcept {
+    StoredElements gather_source() const noexcept {
         return resting().subspan(geometry_->updated.begin - resting_range().begin, geometry_->updated.size());
     }
     /// Returns the scales of the blocks of these elements; those of all parameters where each has one.
     std::span<float> updated_scales() const noexcept {
-        return scales_.span().subspan(gathers_beside_ ? 0 : scale_number<Gather>(geometry_->updated.begin));
+        return scales_.span().subspan(gathers_beside_ ? 0 : scale_number(geometry_->updated.begin));
     }
     /// Returns the elements `geometry.updated` in the master type; empty where the group keeps no master weights.
-    std::span<Master> master() noexcept {
-        static_assert(Precision::has_master);
-        return master_.span();
-    }
+    StoredElements master() const noexcept { return {master_.span(), elements_->master}; }
     /// Returns the lower halves of split master weights, of the elements `geometry.updated`; the upper ones are
     /// `gather_source`. Empty where the group splits none.
-    std::span<std::uint16_t> rest() noexcept {
+    std::span<std::uint16_t> rest() const noexcept {
         const std::span<std::uint8_t> bytes = rest_.span();
         return {reinterpret_cast<std::uint16_t*>(bytes.data()), bytes.size() / sizeof(std::uint16_t)};
     }
+    /// Returns the same as elements of as many bytes.
+    StoredElements halves() const noexcept { return {rest_.span(), elements_->gather}; }
     /// Returns what lies in this rank's memory between steps: `resting_range` of the flat buffer.
-    std::span<Gather> resting() noexcept {
-        if (gathers_beside_) { return shard_.span(); }
-        return {full_, geometry_->buffer_numel};
+    StoredElements resting() const noexcept {
+        return gathers_beside_ ? StoredElements(shard_.span(), elements_->gather) : full();
     }
     Extent resting_extent() const noexcept { return geometry_->table.find(Role::parameters)->extent; }
     IndexRange resting_range() const noexcept { return geometry_->range(resting_extent()); }
     /// Returns this rank's shard, which stays in the gathered type beside its piece. Empty where none is kept.
-    std::span<Gather> secondary() noexcept { return secondary_.span(); }
+    StoredElements secondary() const noexcept { return {secondary_.span(), elements_->gather}; }
     /// Returns whether what windows gather within the group is current: a kept shard, or codes.
     bool shard_is_current() const noexcept { return step_->coded && !captures_.hides(capture()); }
 
     /// Returns what a checkpoint writes to: elements `loaded_range` of the flat buffer. The next window gathers the
     /// rest from them.
-    auto loaded() noexcept {
-        if constexpr (coded) {
-            return master();
-        } else {
-            return gathers() ? gather_source() : resting();
-        }
-    }
+    StoredElements loaded() const noexcept { return coded() ? master() : gathers() ? gather_source() : resting(); }
     IndexRange loaded_range() const noexcept { return gathers() ? geometry_->updated : resting_range(); }
 
     /// Returns whether copies of what other ranks update rest here. Their updates leave the copies stale until a
@@ -250,7 +227,7 @@ class ParameterStore {
     /// Ends a write of every element of `resting` that was no update.
     void end_write() {
         updated_ = context_->compute_stream().record();
-        if (gathers_beside_ || coded) { *step_ = written(*step_); }
+        if (gathers_beside_ || coded()) { *step_ = written(*step_); }
     }
     /// Ends a write of every element of `loaded`.
     void end_load() {
@@ -273,7 +250,13 @@ class ParameterStore {
     unsigned long long capture() const noexcept { return capture_of(context_->compute_stream()); }
 
   private:
-    static constexpr bool coded = Precision::gathers_codes;
+    bool coded() const noexcept { return geometry_->sizes.codes.gathered; }
+    /// Returns the number of element i's scale where codes share scales in blocks; else 0.
+    std::size_t scale_number(std::size_t i) const noexcept {
+        const std::size_t block = geometry_->sizes.codes.block;
+        return block > 0 ? i / block : 0;
+    }
+    StoredElements gathered(void* at, std::size_t numel) const noexcept { return {at, numel, elements_->gather}; }
 
     /// Returns the elements of a full copy in memory, scales of blocks behind the codes included.
     std::size_t full_numel() const noexcept {
@@ -283,8 +266,9 @@ class ParameterStore {
     /// Returns the scales of all blocks.
     std::span<float> full_scales() const noexcept {
         if (!gathers_beside_) { return scales_.span(); }
-        return {reinterpret_cast<float*>(full_ + geometry_->buffer_numel),
-                geometry_->scale_bytes(Extent::full) / sizeof(float)};
+        const std::size_t bytes = geometry_->scale_bytes(Extent::full);
+        const StoredElements behind = gathered(full_, full_numel()).subspan(geometry_->buffer_numel, bytes);
+        return {static_cast<float*>(behind.data()), bytes / sizeof(float)};
     }
     /// Makes codes of the masters, and takes the first row from `calls` if the ranks give each other the largest
     /// magnitudes before. `begun`: whether the last update has begun them.
@@ -292,12 +276,15 @@ class ParameterStore {
         joined_ = false;  // even where making them fails
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
-        detail::make_codes<Engine>(stream, *geometry_, std::span<const Master>(master()), gather_source(),
-                                   updated_scales(), begun, largest(), [&] {
-                                       if (calls.empty() || calls.front().extent != Extent::scales) { return; }
-                                       gather(calls.front(), where);
-                                       calls = calls.subspan(1);
-                                   });
+        const auto codes = gather_source();
+        elements_->begin_codes(stream, *geometry_, master(), codes, updated_scales(), begun, largest());
+        if (geometry_->sizes.codes.block == 0) {
+            if (!calls.empty() && calls.front().extent == Extent::scales) {
+                gather(calls.front(), where);
+                calls = calls.subspan(1);
+            }
+            elements_->finish_codes(stream, *geometry_, master(), codes, updated_scales(), largest());
+        }
         gathered_ = stream.record();
     }
     /// Returns the largest magnitudes of each parameter on each rank, which lie behind the scales.
@@ -316,37 +303,34 @@ class ParameterStore {
         return due_gather(*step_, geometry_->table) || (rests && captures_.hides(capture()));
     }
     void gather(const CollectiveRow& row, SourceLocation where) {
-        if constexpr (coded) {
-            if (row.extent == Extent::scales) {
-                const std::span<float> all = CodeFormat<Gather>::block == 0 ? largest() : full_scales();
-                return call(row, std::span<const float>(scales_.span()), all, where);
-            }
+        if (row.extent == Extent::scales) {
+            const std::span<float> all = geometry_->sizes.codes.block == 0 ? largest() : full_scales();
+            return call(elements_->gather_scales, row, scales_.span(), all, where);
         }
         const Extent part = row.over == Over::replicas ? Extent::piece : Extent::shard;
-        call(row, std::span<const Gather>(elements(row.source, part)), elements(row.target, row.extent), where);
+        call(elements_->gather_row, row, elements(row.source, part), elements(row.target, row.extent), where);
     }
     /// Returns the elements of that extent in the buffer of a row.
-    std::span<Gather> elements(Role role, Extent extent) noexcept {
+    StoredElements elements(Role role, Extent extent) const noexcept {
         const IndexRange range = geometry_->range(extent);
-        if (role == Role::gathered) { return {full_ + range.begin, range.size()}; }
+        if (role == Role::gathered) { return full().subspan(range.begin, range.size()); }
         if (role == Role::secondary) { return secondary().subspan(range.begin - geometry_->own.begin, range.size()); }
         return resting().subspan(range.begin - resting_range().begin, range.size());
     }
-    template <class T>
-    void call(const CollectiveRow& row, std::span<const T> shard, std::span<T> full, SourceLocation where) {
+    void call(typename ElementTable<Engine>::Gather make, const CollectiveRow& row, const StoredElements& shard,
+              const StoredElements& full, SourceLocation where) {
         joined_ = false;  // even of a gather that fails
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
-        gather_row(comms_, row, shard, full, stream, {where, subject_, statements_->in_call(row.over)});
+        make(comms_, row, shard, full, stream, {where, subject_, statements_->in_call(row.over)});
         gathered_ = stream.record();
     }
     void release() noexcept {
         if (leases_full() && full_ != nullptr) {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
-                if (joined_) {  // otherwise no view has seen it, and its gather still writes it
-                    Kernels::fill(stream, std::span<Gather>(full_, full_numel()), closed_value<Gather>());
-                }
+                // Otherwise no view has seen it, and its gather still writes it.
+                if (joined_) { elements_->close(stream, gathered(full_, full_numel())); }
             }
             if (summoned_.size() > 0) {  // both streams have to be finished with it: its memory may be reused at once
                 settle(context_->communication_stream());
@@ -364,17 +348,18 @@ class ParameterStore {
 
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
+    const ElementTable<Engine>* elements_;
     GroupStatements* statements_;
     GroupStep* step_;
     GroupCommunicators<Engine> comms_;
     const engine::CallSubject* subject_;  // subject of the gathers
-    Gather* full_ = nullptr;
-    Buffer<Gather> full_memory_;
-    Buffer<Gather> summoned_;
-    Buffer<Gather> shard_;
-    Buffer<Gather> secondary_;  // this rank's shard, where only a piece of it rests in `shard_`
-    Buffer<float> scales_;      // of codes: of this rank's blocks, or of parameters
-    OffloadedBuffer<Engine, Master> master_;
+    void* full_ = nullptr;
+    Buffer full_memory_;
+    Buffer summoned_;
+    Buffer shard_;
+    Buffer secondary_;                                // this rank's shard, where only a piece of it rests in `shard_`
+    typename Engine::template Buffer<float> scales_;  // of codes: of this rank's blocks, or of parameters
+    OffloadedBuffer<Engine, std::uint8_t> master_;
     OffloadedBuffer<Engine, std::uint8_t> rest_;
     SlotLease<Engine> lease_;
     Event updated_{};

@@ -22,7 +22,7 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/sharded_state.hpp>
+#include <shardkit/sharded/group_state.hpp>
 #endif
 
 namespace shardkit {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -11,10 +12,14 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/memory/stored_elements.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_statements.hpp>
+#include <shardkit/sharded/tensor_value_source.hpp>
 
 namespace shardkit::detail {
 
@@ -23,6 +28,18 @@ namespace shardkit::detail {
 /// the number is small.
 template <class Engine>
 inline constexpr std::size_t staged_elements = host_reads<Engine> ? 1024 : 65536;
+
+/// Gathers a group's values into `full` from `part`, this rank's shard or its piece of that: a piece across groups
+/// first, and then the shard within its group. Collective over the data ranks.
+template <class Engine, class T>
+void gather_whole(const GroupCommunicators<Engine>& comms, const GroupGeometry& group, std::span<const T> part,
+                  std::span<T> full, typename Engine::Stream stream, engine::CallSite site) {
+    if (group.pieces() == 1 || part.size() == group.own.size()) {
+        return all_gather(comms.shards, part, full, stream, site);
+    }
+    all_gather(comms.replicas, part, full.subspan(group.own.begin, group.own.size()), stream, site);
+    all_gather_in_place(comms.shards, full, stream, site);
+}
 
 /// One whole tensor of a group, read from this rank's part and gathered over tp and ep where it is split over them.
 /// Order:   after what `stream` was given. Collective over tp and ep where the tensor is split over them.
@@ -106,5 +123,64 @@ class WholeTensor {
     typename Engine::template Buffer<T> over_tp_;
     typename Engine::template Buffer<T> over_ep_;
 };
+
+/// In which form a buffer has a parameter's values between steps.
+enum class WrittenAs : std::uint8_t { masters, gathered, upper_halves, lower_halves };
+
+/// Calls f(span of the elements, how a number is rounded to one), for a group with this Precision.
+template <class Precision, class F>
+void in_form(WrittenAs how, const StoredElements& target, const F& f) {
+    using Gather = typename Precision::Gather;
+    using Master = typename Precision::Master;
+    if constexpr (Precision::has_master) {
+        if (how == WrittenAs::masters) { return f(std::span<Master>(target), RoundToNearest<Master>{}); }
+    }
+    if constexpr (can_split_master<Precision>) {
+        if (how == WrittenAs::upper_halves) { return f(std::span<Gather>(target), UpperHalf{}); }
+        if (how == WrittenAs::lower_halves) {
+            return f(std::span(static_cast<std::uint16_t*>(target.data()), target.size()), LowerHalf{});
+        }
+    }
+    if constexpr (!Precision::gathers_codes) { f(std::span<Gather>(target), RoundToNearest<Master>{}); }
+}
+
+/// Writes those of a parameter's values that lie in `target`, which begins with element `origin` of the flat order,
+/// rounded by `Rounding`. `digest`, unless null, takes the written values.
+template <class Engine, class Rounding, class T>
+void write_rounded(const Context<Engine>& context, const PlacedParameter& written, std::span<T> target,
+                   std::size_t origin, const TensorValueSource& values, ValuesDigest* digest) {
+    const IndexRange range = intersect(written.range, {origin, origin + target.size()});
+    const T* const array = values.array<T>();
+    const bool as_it_is = array != nullptr && Rounding::template keeps<T>;
+    constexpr std::size_t read_at_once = 128;
+    double read[read_at_once];
+    List<T> staged(std::min(staged_elements<Engine>, range.size()));
+    const auto add = [&](std::span<const T> written_now, std::size_t first) {
+        if constexpr (FloatingElement<T>) {
+            if (digest != nullptr) { digest->add(first, written_now); }
+        }
+    };
+    for (std::size_t at = range.begin; at < range.end;) {
+        const std::size_t first = at - written.range.begin;
+        const std::size_t run = std::min(written.part.run_at(first), range.end - at);
+        if (as_it_is && run >= staged.size()) {
+            const std::span<const T> whole_run(array + written.part.whole_index(first), run);
+            Engine::Kernels::copy_in(context.compute_stream(), whole_run, target.subspan(at - origin, run));
+            add(whole_run, first);
+            at += run;
+            continue;
+        }
+        const std::size_t count = std::min(staged.size(), range.end - at);
+        for (std::size_t i = 0; i < count; i += read_at_once) {
+            const std::span<double> some(read, std::min(read_at_once, count - i));
+            values.read(written.part, first + i, some);
+            for (std::size_t k = 0; k < some.size(); ++k) { staged[i + k] = Rounding::template of<T>(some[k]); }
+        }
+        const std::span<const T> written_now = staged.span().first(count);
+        Engine::Kernels::copy_in(context.compute_stream(), written_now, target.subspan(at - origin, count));
+        add(written_now, first);
+        at += count;
+    }
+}
 
 }  // namespace shardkit::detail

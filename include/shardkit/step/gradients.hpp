@@ -131,8 +131,8 @@ class Gradients {
                                  "a gradient that was not zeroed is used, and nobody has asked whether it is to be "
                                  "overwritten; expected gradients.overwrites(parameter) before");
         }
-        return state_->view(parameter, state_->gradients().of_source(source).data(), state_->gradient_generation(),
-                            taken_);
+        auto* const its = static_cast<typename State::Gradient*>(state_->gradients().of_source(source).data());
+        return state_->view(parameter, its, state_->gradient_generation(), taken_);
     }
 
     State* state_;

@@ -21,8 +21,8 @@ namespace detail {
 
 /// Returns the group's reduced gradients after waiting for every reduction.
 template <class State>
-auto await_sums(State& state) {
-    state.await_reduced();
+std::span<typename State::Precision::Reduction> await_sums(State& state) {
+    state.gradients().wait();
     await_host_memory(state.context());
     return state.gradients().reduced();
 }

@@ -213,7 +213,7 @@ TEST_CASE("Lion: padding is zero and stays zero") {
         }
         // Weight at 0..34, bias at 64..70 of four shards of 64.
         const std::size_t origin = sk::detail::Access::state(layer).geometry().updated.begin;
-        const auto master = sk::detail::Access::state(layer).parameters().master();
+        const std::span<const float> master = sk::detail::Access::state(layer).parameters().master();
         REQUIRE(layer.layout().buffer_numel() == 256);
         std::size_t padding = 0;
         for (std::size_t i = 0; i < master.size(); ++i) {

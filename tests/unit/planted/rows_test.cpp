@@ -7,6 +7,7 @@
 #undef placement_table
 
 #include <functional>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -171,11 +172,11 @@ TEST_CASE("a buffer of another row takes the memory that is planned") {
         sk::threads::run(mesh, [&](auto& rank) {
             sk::Sharded<toy::PlannedPair, sk::ShardOptimizer, sk::threads::Engine> layer(rank, "layer");
             if (rank.rank() != 0) { return; }
-            bytes = sk::detail::Access::state(layer).gradients().full().size_bytes();
             auto& gradients = sk::detail::Access::state(layer).gradients();
-            const auto reduced = gradients.reduced();
-            if (reduced.data() < gradients.full().data() ||
-                reduced.data() >= gradients.full().data() + gradients.full().size()) {
+            const std::span<const float> full = gradients.full();
+            const std::span<const float> reduced = gradients.reduced();
+            bytes = full.size_bytes();
+            if (reduced.data() < full.data() || reduced.data() >= full.data() + full.size()) {
                 bytes += reduced.size_bytes();
             }
             planned = sk::plan(sk::Model{layer}).memory.gradients.value;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -54,7 +55,8 @@ std::vector<Held> memory_of_all_ranks(const sk::DynamicPolicy& policy) {
             hold(handle[toy::Weight{}].data(), 35 * sizeof(typename Precision::Gradient));
             hold(handle[toy::Bias{}].data(), 7 * sizeof(typename Precision::Gradient));
             accumulation.add(std::move(handle));
-            const auto reduced = sk::detail::Access::state(*layer).gradients().reduced();
+            const std::span<const typename Precision::Reduction> reduced =
+                sk::detail::Access::state(*layer).gradients().reduced();
             hold(reduced.data(), reduced.size_bytes());
             hold_listed(layer->shards());
         }

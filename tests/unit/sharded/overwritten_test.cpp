@@ -177,7 +177,7 @@ TEST_CASE("what nobody overwrites is zeroed, padding included, whatever the buff
             for (int microbatch = 0; microbatch < 2; ++microbatch) {
                 {
                     auto spoiled = accumulation.gradients(layers[0]);
-                    for (float& element : store.full()) { element = 7; }
+                    for (float& element : std::span<float>(store.full())) { element = 7; }
                 }  // and dropped
                 auto handle = accumulation.gradients(layers[0]);
                 const std::span<const float> full = store.full();

@@ -235,7 +235,9 @@ std::string thrown(F f) {
 /// The first element of the rank's own shard.
 template <class Layer>
 double updated_to(Layer& layer) {
-    return static_cast<double>(sk::detail::Access::state(layer).parameters().gather_source()[0]);
+    const std::span<const typename Layer::Precision::Gather> updated =
+        sk::detail::Access::state(layer).parameters().gather_source();
+    return static_cast<double>(updated[0]);
 }
 /// What real groups communicate in two steps, of which the second is counted, and what of their buffers is free.
 template <class Policy>

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <type_traits>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/split_float.hpp>
+#include <shardkit/memory/stored_elements.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/coded_parameters.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_statements.hpp>
+#include <shardkit/sharded/norm_over_groups.hpp>
+#include <shardkit/sharded/per_tensor_norms.hpp>
+#include <shardkit/sharded/tensor_value_source.hpp>
+#include <shardkit/sharded/whole_tensor.hpp>
+
+// What the stores of a group do with elements, by the elements' types.
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+/// The NaN that a checked build writes where a backward pass must overwrite: a sum with it stays this NaN.
+template <FloatingElement T>
+T unwritten() noexcept {
+    return static_cast<T>(static_cast<Arithmetic<T>>(std::bit_cast<float>(std::uint32_t{0x7fe50000U})));
+}
+/// The bits of that NaN; 0 where T does not tell it from the one that arithmetic makes.
+template <FloatingElement T>
+std::uint64_t unwritten_bits() noexcept {
+    const T made = static_cast<T>(std::numeric_limits<Arithmetic<T>>::quiet_NaN());
+    const T mark = unwritten<T>();
+    std::uint64_t bits = 0;
+    if (std::memcmp(&made, &mark, sizeof(T)) != 0) { std::memcpy(&bits, &mark, sizeof(T)); }
+    return bits;
+}
+
+/// Returns the ranges of a group's full gradients, of all sources, that must be zeroed: all that nobody overwrites.
+inline List<IndexRange> zeroed_ranges(const GroupGeometry& geometry) {
+    List<IndexRange> ranges;
+    for (std::size_t source = 0; source < geometry.sources(); ++source) {
+        const std::size_t begin = source * geometry.buffer_numel;
+        std::size_t zeroed = 0;
+        for (const PlacedParameter& p : geometry.parameters) {
+            if (!p.leaves_unzeroed()) { continue; }
+            if (zeroed < p.range.begin) { ranges.push_back({begin + zeroed, begin + p.range.begin}); }
+            zeroed = p.range.end;
+        }
+        if (zeroed < geometry.buffer_numel) { ranges.push_back({begin + zeroed, begin + geometry.buffer_numel}); }
+    }
+    return ranges;
+}
+
+/// The element types of a group as values: which they are, and the functions of them that its stores call. A group of
+/// other types has another table and the same stores, so a program has the functions of the types that it names.
+template <class Engine>
+struct ElementTable : ElementTypes {
+    using Stream = typename Engine::Stream;
+    using Elements = StoredElements;
+    using Communicators = GroupCommunicators<Engine>;
+    using Gather = void (*)(const Communicators& comms, const CollectiveRow& row, const Elements& part,
+                            const Elements& whole, const Stream& stream, engine::CallSite site);
+    using Convert = void (*)(const Stream& stream, const Elements& from, const Elements& to);
+    using Fill = void (*)(const Stream& stream, const Elements& to);
+    /// How elements of one type are added to sums.
+    struct Sums {
+        Convert accumulate;
+        /// Null where the engine has none.
+        void (*accumulate_pair)(const Stream& stream, const Elements& addend, const Elements& other,
+                                const Elements& total);
+        void (*reduce)(const Communicators& comms, const CollectiveRow& row, ReduceOp op, const Elements& from,
+                       const Elements& to, const Stream& stream, engine::CallSite site);
+    };
+
+    Gather gather_row;
+    /// Writes those of a parameter's values that lie in `target`, which begins with element `origin` of the flat
+    /// order. `digest`, unless null, takes the written values.
+    void (*write)(const Context<Engine>& context, const PlacedParameter& parameter, WrittenAs how,
+                  const Elements& target, std::size_t origin, const TensorValueSource& values, ValuesDigest* digest);
+    void (*digest_gathered)(ValuesDigest& digest, const Elements& values);
+    Convert to_masters;  ///< from gathered elements; null where there are none, or codes
+    Convert to_sums;     ///< from gradients
+    Fill zero;           ///< gradients
+    Sums gradients;
+    Sums sums;  ///< of the reduction type itself
+    void (*digest_sums)(ValuesDigest& digest, const Elements& values);
+    /// Adds the norms of some sums to `into`; see per_tensor_norms.hpp.
+    void (*add_norms)(const Stream& stream, const Elements& sums, const double* scale, PartialNorms* lanes,
+                      PartialNorms* into, bool copies);
+    AddNormPieces<Engine> norm_partial;
+
+    /// Writes masters as split ones; null where they cannot be.
+    void (*split)(const Stream& stream, const Elements& masters, const Elements& upper, const Elements& lower);
+
+    // Of codes; else null. See coded_parameters.hpp.
+    Gather gather_scales;
+    void (*begin_codes)(const Stream& stream, const GroupGeometry& group, const Elements& masters,
+                        const Elements& codes, std::span<float> scales, bool begun, std::span<float> largest);
+    void (*finish_codes)(const Stream& stream, const GroupGeometry& group, const Elements& masters,
+                         const Elements& codes, std::span<float> scales, std::span<const float> largest);
+
+    // Of a checked build; else null.
+    Fill close;           ///< with what full parameters are once they may not be read any more
+    Fill mark_unwritten;  ///< as `unwritten`
+    std::uint64_t (*unwritten_bits)() noexcept;
+};
+
+/// Makes the gather of a row of the placement table: of `part`, or in place.
+template <class Engine, class T>
+void gather_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& row, const StoredElements& part,
+                const StoredElements& whole, const typename Engine::Stream& stream, engine::CallSite site) {
+    if (row.in_place()) {
+        all_gather_in_place(comms[row.over], std::span<T>(whole), stream, site);
+    } else {
+        all_gather(comms[row.over], std::span<const T>(part), std::span<T>(whole), stream, site);
+    }
+}
+/// Makes the reduction of a row, in place or not.
+template <class Engine, class In, class Out>
+void reduce_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& row, ReduceOp op,
+                const StoredElements& from, const StoredElements& to, const typename Engine::Stream& stream,
+                engine::CallSite site) {
+    const auto& over = comms[row.over];
+    const bool all = row.verb == Verb::all_reduce;
+    const std::span<Out> sums = to;
+    if constexpr (std::is_same_v<In, Out>) {
+        if (row.in_place()) {
+            return all ? all_reduce_in_place(over, op, sums, stream, site)
+                       : reduce_scatter_in_place(over, op, sums, stream, site);
+        }
+    }
+    const std::span<const In> addends = from;
+    all ? all_reduce(over, op, addends, sums, stream, site) : reduce_scatter(over, op, addends, sums, stream, site);
+}
+template <class Engine, class Addend, class Sum>
+constexpr typename ElementTable<Engine>::Sums sums_of() {
+    using Kernels = typename Engine::Kernels;
+    typename ElementTable<Engine>::Sums sums{};
+    sums.reduce = &reduce_row<Engine, Addend, Sum>;
+    sums.accumulate = [](const auto& stream, const auto& addend, const auto& total) {
+        Kernels::accumulate(stream, std::span<const Addend>(addend), std::span<Sum>(total));
+    };
+    if constexpr (AccumulatesPairs<Engine, Sum>) {
+        sums.accumulate_pair = [](const auto& stream, const auto& addend, const auto& other, const auto& total) {
+            Kernels::accumulate_pair(stream, std::span<const Addend>(addend), std::span<const Sum>(other),
+                                     std::span<Sum>(total));
+        };
+    }
+    return sums;
+}
+template <class Engine, class Precision>
+constexpr ElementTable<Engine> element_table_of() {
+    using Gather = typename Precision::Gather;
+    using Gradient = typename Precision::Gradient;
+    using Reduction = typename Precision::Reduction;
+    using Master = typename Precision::Master;
+    using Kernels = typename Engine::Kernels;
+    ElementTable<Engine> table{};
+    static_cast<ElementTypes&>(table) = element_types<Precision>;
+    table.gather_row = &gather_row<Engine, Gather>;
+    table.write = [](const auto& context, const auto& parameter, WrittenAs how, const auto& target,
+                     std::size_t origin, const auto& values, ValuesDigest* digest) {
+        in_form<Precision>(how, target, [&](auto elements, auto rounding) {
+            write_rounded<Engine, decltype(rounding)>(context, parameter, elements, origin, values, digest);
+        });
+    };
+    table.digest_gathered = [](ValuesDigest& digest, const auto& values) {
+        digest.add(0, std::span<const Gather>(values));
+    };
+    table.to_sums = [](const auto& stream, const auto& from, const auto& to) {
+        Kernels::convert(stream, std::span<const Gradient>(from), std::span<Reduction>(to));
+    };
+    table.zero = [](const auto& stream, const auto& to) {
+        Kernels::fill(stream, std::span<Gradient>(to), Gradient{});
+    };
+    table.gradients = sums_of<Engine, Gradient, Reduction>();
+    table.sums = sums_of<Engine, Reduction, Reduction>();
+    table.digest_sums = [](ValuesDigest& digest, const auto& values) {
+        digest.add(0, std::span<const Reduction>(values));
+    };
+    table.add_norms = [](const auto& stream, const auto& sums, const double* scale, PartialNorms* lanes,
+                         PartialNorms* into, bool copies) {
+        using Work = AddPartialNorms<Reduction>;
+        // A host goes through them once.
+        const std::uint64_t count = host_reads<Engine> ? 1 : Work::lanes_of(sums.size());
+        run_each<Engine>(stream, count, Work{sums, count, scale, lanes});
+        Kernels::run_once(stream, FoldPartialNorms{std::span<const PartialNorms>(lanes, count), into, copies});
+    };
+    table.norm_partial = [](const auto& stream, const NormRun* pieces, std::size_t count, IndexRange positions,
+                            const double* scale, double* into) {
+        using Typed = engine::NormPiece<Reduction>;
+        static_assert(sizeof(Typed) == sizeof(NormRun));
+        const std::span<const Typed> typed(reinterpret_cast<const Typed*>(pieces), count);
+        Kernels::norm_partial(stream, typed, positions, scale, into);
+    };
+    if constexpr (can_split_master<Precision>) {
+        table.split = [](const auto& stream, const auto& masters, const auto& upper, const auto& lower) {
+            run_each<Engine>(
+                stream, masters.size(),
+                SplitWork<Gather>{std::span<const float>(masters).data(), std::span<Gather>(upper).data(),
+                                  static_cast<std::uint16_t*>(lower.data())});
+        };
+    }
+    if constexpr (Precision::gathers_codes) {
+        table.gather_scales = &gather_row<Engine, float>;
+        table.begin_codes = &begin_codes<Engine, Gather, Master>;
+        if constexpr (!codes_in_blocks<Gather>) { table.finish_codes = &finish_codes<Engine, Gather, Master>; }
+    } else if constexpr (Precision::has_master) {
+        table.to_masters = [](const auto& stream, const auto& from, const auto& to) {
+            Kernels::convert(stream, std::span<const Gather>(from), std::span<Master>(to));
+        };
+    }
+    if constexpr (checked) {
+        table.close = [](const auto& stream, const auto& to) {
+            Kernels::fill(stream, std::span<Gather>(to), closed_value<Gather>());
+        };
+        table.mark_unwritten = [](const auto& stream, const auto& to) {
+            Kernels::fill(stream, std::span<Gradient>(to), unwritten<Gradient>());
+        };
+        table.unwritten_bits = &unwritten_bits<Gradient>;
+    }
+    return table;
+}
+/// The table of a precision.
+template <class Engine, class Precision>
+inline constexpr ElementTable<Engine> element_table = element_table_of<Engine, Precision>();
+
+}  // namespace shardkit::detail SHARDKIT_BUILD
