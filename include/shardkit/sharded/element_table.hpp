@@ -130,17 +130,24 @@ template <class Engine, class In, class Out>
 void reduce_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& row, ReduceOp op,
                 const StoredElements& from, const StoredElements& to, const typename Engine::Stream& stream,
                 engine::CallSite site) {
-    const auto& over = comms[row.over];
     const bool all = row.verb == Verb::all_reduce;
     const std::span<Out> sums = to;
     if constexpr (std::is_same_v<In, Out>) {
         if (row.in_place()) {
-            return all ? all_reduce_in_place(over, op, sums, stream, site)
-                       : reduce_scatter_in_place(over, op, sums, stream, site);
+            if (all) {
+                all_reduce_in_place(comms[row.over], op, sums, stream, site);
+            } else {
+                reduce_scatter_in_place(comms[row.over], op, sums, stream, site);
+            }
+            return;
         }
     }
     const std::span<const In> addends = from;
-    all ? all_reduce(over, op, addends, sums, stream, site) : reduce_scatter(over, op, addends, sums, stream, site);
+    if (all) {
+        all_reduce(comms[row.over], op, addends, sums, stream, site);
+    } else {
+        reduce_scatter(comms[row.over], op, addends, sums, stream, site);
+    }
 }
 template <class Engine, class Addend, class Sum>
 constexpr typename ElementTable<Engine>::Sums sums_of() {
