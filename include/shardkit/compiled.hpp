@@ -18,6 +18,23 @@
 #include <shardkit/compiled/define_core.hpp>
 #include <shardkit/compiled/define_optimizers.hpp>
 
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
+RuleOptimizer* make_optimizer(const Groups& groups, const shardkit::detail::AnyOptions& options,
+                              std::vector<ParamGroup> param_groups, SourceLocation where) {
+    const EngineCore& core = groups.engine();
+    if (&core == &engine_core<host::Engine>()) {
+        using Frame = shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, host::Engine, AllPrecisions>;
+        return new OptimizerRef(std::make_unique<Frame>(on<const GroupsOf<host::Engine>>(groups, where).model(),
+                                                        options, std::move(param_groups), where));
+    }
+    const auto make = core.make_optimizer[static_cast<std::size_t>(options.rule->states().format)];
+    if (make == nullptr) { refuse_part(core, "optimizers with such states", "compiled_nccl_states.hpp", where); }
+    return make(groups, options, std::move(param_groups), where);
+}
+}  // namespace SHARDKIT_CHECKED_BUILD
+
 #include <shardkit/detail/show_macros.inc>
 
-SHARDKIT_COMPILED_OPTIMIZERS(full)
+template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, shardkit::host::Engine,
+                                                shardkit::compiled::AllPrecisions>;
+template struct shardkit::compiled::CoreRules<shardkit::StateFormat::full>;

@@ -13,5 +13,5 @@
 
 #include <shardkit/detail/show_macros.inc>
 
-SHARDKIT_COMPILED_OPTIMIZERS(bf16)
-SHARDKIT_COMPILED_OPTIMIZERS(block8)
+template struct shardkit::compiled::CoreRules<shardkit::StateFormat::bf16>;
+template struct shardkit::compiled::CoreRules<shardkit::StateFormat::block8>;

@@ -51,8 +51,20 @@ struct OwnUpdate {
     }
 };
 
-struct OwnRule : sk::rules::CountsSteps {
+struct OwnProgress {
+    std::uint64_t steps = 0;
+    double momentum_power = 1;
+};
+
+struct OwnRule {
     using Options = OwnOptions;
+    using Progress = OwnProgress;
+    static constexpr std::array<sk::rules::ProgressProduct<Progress>, 1> products{
+        {{"momentum_power", &Progress::momentum_power}}};
+    static constexpr void advance(Progress& progress, const Options& options) {
+        ++progress.steps;
+        progress.momentum_power *= options.momentum;
+    }
     static constexpr std::string_view name = "Own";
     static constexpr std::array<sk::rules::OptionRange<Options>, 2> ranges{
         {{"learning_rate", &Options::learning_rate, sk::rules::not_negative},
@@ -65,7 +77,8 @@ struct OwnRule : sk::rules::CountsSteps {
     using Update = OwnUpdate<A>;
     template <class A>
     static constexpr Update<A> update(const Progress& progress, const Options& o, double scale) {
-        return {sk::rules::Factor<A>(scale), A(o.learning_rate) / static_cast<A>(progress.steps), A(o.weight_decay),
+        const double rate = o.learning_rate * (1 - progress.momentum_power);
+        return {sk::rules::Factor<A>(scale), A(rate) / static_cast<A>(progress.steps), A(o.weight_decay),
                 A(o.momentum)};
     }
 };

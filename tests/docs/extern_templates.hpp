@@ -7,6 +7,7 @@
 
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -28,15 +29,18 @@
 
 // The arguments are types and a keyword, which must not be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
-/// Instantiates only the optimizer's part, for a further rule: see above.
-#define SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                   \
-    prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>; \
-    prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;    \
-    prefix template class shardkit::detail::OptimizerGroups<Rule, Engine, Precision>;                              \
-    prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;                                        \
+/// Instantiates only what an optimizer has of its own, for a further rule: see above.
+#define SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule) \
     prefix template class shardkit::rules::RuleOptimizer<Rule, Engine, Precision>;
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
 #define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
+    prefix template class shardkit::detail::GroupOptimizer<shardkit::detail::AnyRule, Engine,                       \
+                                                           shardkit::Arithmetic<Precision::Master>>;                \
+    prefix template class shardkit::detail::UpdateTable<shardkit::detail::AnyRule, Engine,                          \
+                                                        shardkit::Arithmetic<Precision::Master>>;                   \
+    prefix template class shardkit::detail::OptimizerGroups<shardkit::detail::AnyRule, Engine, Precision>;          \
+    prefix template class shardkit::detail::OptimizerNumbers<shardkit::detail::AnyRule, Engine>;                    \
+    prefix template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, Engine, Precision>;           \
     SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                        \
     prefix template class shardkit::Context<Engine>;                                                                \
     prefix template class shardkit::detail::Group<Engine>;                                                          \

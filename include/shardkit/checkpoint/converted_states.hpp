@@ -15,7 +15,7 @@
 #include <shardkit/core/codes.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/optim/require_blocks.hpp>
+#include <shardkit/optim/state_kind.hpp>
 #include <shardkit/optim/state_storage.hpp>
 
 // States that a file stores otherwise than the optimizer does: numbers in place of blocks of 8 bits, and the other

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <span>
 #include <type_traits>
@@ -45,7 +46,7 @@ inline constexpr std::size_t state_formats = static_cast<std::size_t>(StateForma
 struct EngineCore {
     const char* name;  ///< for errors
     // What source files of its own have, which are found here unless the engine is the host's; null: not linked.
-    RuleOptimizer* (*make_optimizer[state_formats])(Rule rule, const Groups& groups, const void* options,
+    RuleOptimizer* (*make_optimizer[state_formats])(const Groups& groups, const shardkit::detail::AnyOptions& options,
                                                     std::vector<ParamGroup>&& param_groups,
                                                     SourceLocation where) = {};
     const Checkpoints* checkpoints = nullptr;
@@ -253,18 +254,19 @@ shardkit::Optimizer<Engine>& core_as(Optimizer& optimizer, SourceLocation where)
 extern template class AnyOptimizer<host::Engine, Optimizer>;
 extern template class AnyOptimizer<host::Engine, RuleOptimizer>;
 
-/// Refers to an optimizer of the core of one rule.
+/// An optimizer of the core of one rule: a given one, or its own.
 template <class Core>
-class OptimizerRef : public AnyOptimizer<typename Core::Engine, RuleOptimizer> {
+class OptimizerRef final : public AnyOptimizer<typename Core::Engine, RuleOptimizer> {
     using Options = typename Core::Options;
 
   public:
     explicit OptimizerRef(Core& core) noexcept : core_(core) {}
+    explicit OptimizerRef(std::unique_ptr<Core> core) noexcept : owned_(std::move(core)), core_(*owned_) {}
     Core& core() noexcept override { return core_; }
-    const void* options() const noexcept override { return &core_.options(); }
+    shardkit::detail::AnyOptions options() const override { return {nullptr, core_.options()}; }
     double given_learning_rate() const noexcept override { return core_.given_learning_rate(); }
-    void set_options(const void* options, SourceLocation where) override {
-        core_.set_options(*static_cast<const Options*>(options), where);
+    void set_options(const shardkit::detail::AnyOptions& options, SourceLocation where) override {
+        core_.set_options(options.as<Options>(), where);
     }
     std::span<const ParamGroup> param_groups() const noexcept override { return core_.param_groups(); }
     void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) override {
@@ -272,21 +274,8 @@ class OptimizerRef : public AnyOptimizer<typename Core::Engine, RuleOptimizer> {
     }
 
   private:
+    std::unique_ptr<Core> owned_;
     Core& core_;
-};
-template <class T>
-struct Owned {
-    template <class... Arguments>
-    explicit Owned(Arguments&&... arguments) : object(std::forward<Arguments>(arguments)...) {}
-    T object;
-};
-/// Has an optimizer of the core of one rule.
-template <class Core>
-class OptimizerOf final : private Owned<Core>, public OptimizerRef<Core> {
-  public:
-    template <class... Arguments>
-    explicit OptimizerOf(Arguments&&... arguments)
-        : Owned<Core>(std::forward<Arguments>(arguments)...), OptimizerRef<Core>(this->object) {}
 };
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -228,6 +228,12 @@ class ContextOf : public Context {
 
 extern template class ContextOf<host::Engine>;
 
+template <class T>
+struct Owned {
+    template <class... Arguments>
+    explicit Owned(Arguments&&... arguments) : object(std::forward<Arguments>(arguments)...) {}
+    T object;
+};
 /// A rank that a trainer's file owns.
 template <class Engine>
 class OwnedContext final : private Owned<Rank<Engine, GridMesh>>, public ContextOf<Engine> {

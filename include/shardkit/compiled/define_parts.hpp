@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <shardkit/compiled/core_model.hpp>
+#include <shardkit/compiled/define_optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/gradient_norms.hpp>

@@ -380,10 +380,9 @@ class Optimizer : public Object {
 /// An optimizer of one rule.
 class RuleOptimizer : public Optimizer {
   public:
-    /// Its options, as its rule has them.
-    virtual const void* options() const noexcept = 0;
+    virtual shardkit::detail::AnyOptions options() const = 0;
     virtual double given_learning_rate() const noexcept = 0;
-    virtual void set_options(const void* options, SourceLocation where) = 0;
+    virtual void set_options(const shardkit::detail::AnyOptions& options, SourceLocation where) = 0;
     virtual std::span<const ParamGroup> param_groups() const noexcept = 0;
     virtual void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) = 0;
 
@@ -391,11 +390,11 @@ class RuleOptimizer : public Optimizer {
     using Optimizer::Optimizer;
 };
 
-/// The rules whose updates the core has.
-enum class Rule : std::uint8_t { adamw, amsgrad, sgd, lion };
-/// Makes an optimizer of a rule; `options` are the rule's.
-template <Rule rule, StateFormat format>
-RuleOptimizer* make_optimizer(const Groups& groups, const void* options, std::vector<ParamGroup> param_groups,
-                              SourceLocation where);
+/// Returns the core's functions of a rule that it has, with its states in a format.
+template <class Rule, StateFormat format>
+const shardkit::detail::RuleFunctions& rule_functions();
+/// Makes an optimizer of the rule that the options name.
+RuleOptimizer* make_optimizer(const Groups& groups, const shardkit::detail::AnyOptions& options,
+                              std::vector<ParamGroup> param_groups, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -97,14 +97,18 @@ class Optimizer {
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-template <class... P>
-constexpr bool computes_in_fp32(Precisions<P...> /*list*/) noexcept {
-    return (std::is_same_v<Arithmetic<typename P::Master>, float> && ...);
-}
-/// What an optimizer of one rule has whatever its options are, a rule of the core or a trainer's own.
-template <class Engine>
-class RuleVerbs : public Optimizer<Engine> {
+/// An optimizer of one rule, of the core or a trainer's own, with its options.
+template <class OptionsType, class Engine>
+class RuleOptimizer : public Optimizer<Engine> {
   public:
+    using Options = OptionsType;
+
+    RuleOptimizer(const Groups<Engine>& model, compiled::RuleOptimizer* made) : Optimizer<Engine>(model, made) {}
+
+    Options options() const { return rule({}).options().template as<Options>(); }
+    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
+        rule(where).set_options({rule(where).options().rule, options}, where);
+    }
     double given_learning_rate() const { return rule({}).given_learning_rate(); }
     std::span<const ParamGroup> param_groups() const { return rule({}).param_groups(); }
     void set_param_groups(const std::vector<ParamGroup>& param_groups,
@@ -112,31 +116,15 @@ class RuleVerbs : public Optimizer<Engine> {
         rule(where).set_param_groups(param_groups, where);
     }
 
-  protected:
-    RuleVerbs(const Groups<Engine>& model, compiled::RuleOptimizer* made) : Optimizer<Engine>(model, made) {}
-
+  private:
     compiled::RuleOptimizer& rule(SourceLocation where) const {
         return static_cast<compiled::RuleOptimizer&>(this->core(where));
     }
 };
 
-/// An optimizer of one rule of the core, with its options.
-template <class OptionsType, class Engine>
-class RuleOptimizer : public RuleVerbs<Engine> {
-  public:
-    using Options = OptionsType;
-
-    RuleOptimizer(const Groups<Engine>& model, compiled::RuleOptimizer* made) : RuleVerbs<Engine>(model, made) {}
-
-    const Options& options() const { return *static_cast<const Options*>(this->rule({}).options()); }
-    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
-        this->rule(where).set_options(&options, where);
-    }
-};
-
-/// What AdamW, SGD and the others are made of: a rule of the core, the model, options, and a format of the states.
-template <compiled::Rule rule, class OptionsType, class Engine, class Precision, StateFormat Format>
-class ElementOptimizer : public RuleOptimizer<OptionsType, Engine> {
+/// One of a rule of the core, with its states in a format.
+template <class Rule, class OptionsType, class Engine, class Precision, StateFormat Format>
+class RuleOptimizerIn : public RuleOptimizer<OptionsType, Engine> {
     static constexpr bool can_store = Format == StateFormat::full || computes_in_fp32(PrecisionsOf<Precision>{});
     static_assert(
         can_store,
@@ -144,69 +132,13 @@ class ElementOptimizer : public RuleOptimizer<OptionsType, Engine> {
         "a master of fp64");
 
   public:
-    using Options = OptionsType;
-
-    explicit ElementOptimizer(const Model<Engine, Precision>& model, Options options = {},
-                              std::vector<ParamGroup> param_groups = {},
-                              SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<Options, Engine>(model, compiled::make_optimizer<rule, Format>(
-                                                    model.core(where), &options, std::move(param_groups), where)) {}
-    ElementOptimizer(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, Options options = {},
-                     std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : ElementOptimizer(model, options, std::move(param_groups), where) {}
+    RuleOptimizerIn(const Model<Engine, Precision>& model, const OptionsType& options,
+                    std::vector<ParamGroup> param_groups, SourceLocation where)
+        : RuleOptimizer<OptionsType, Engine>(
+              model, compiled::make_optimizer(model.core(where), {&compiled::rule_functions<Rule, Format>(), options},
+                                              std::move(param_groups), where)) {}
 };
 
 }  // namespace SHARDKIT_BUILD
 
-namespace shardkit SHARDKIT_BUILD {
-
-/// Adam with decoupled weight decay: see optim/adamw.hpp.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class AdamW : public detail::ElementOptimizer<compiled::Rule::adamw, AdamWOptions, Engine, Precision, Format> {
-  public:
-    using detail::ElementOptimizer<compiled::Rule::adamw, AdamWOptions, Engine, Precision, Format>::ElementOptimizer;
-};
-/// AdamW with amsgrad: see optim/adamw.hpp.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class AMSGrad : public detail::ElementOptimizer<compiled::Rule::amsgrad, AdamWOptions, Engine, Precision, Format> {
-  public:
-    using detail::ElementOptimizer<compiled::Rule::amsgrad, AdamWOptions, Engine, Precision,
-                                   Format>::ElementOptimizer;
-};
-/// SGD with or without momentum: see optim/sgd.hpp.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class SGD : public detail::ElementOptimizer<compiled::Rule::sgd, SgdOptions, Engine, Precision, Format> {
-  public:
-    using detail::ElementOptimizer<compiled::Rule::sgd, SgdOptions, Engine, Precision, Format>::ElementOptimizer;
-};
-/// Lion: see optim/lion.hpp.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class Lion : public detail::ElementOptimizer<compiled::Rule::lion, LionOptions, Engine, Precision, Format> {
-  public:
-    using detail::ElementOptimizer<compiled::Rule::lion, LionOptions, Engine, Precision, Format>::ElementOptimizer;
-};
-
-// The arguments are types, which must not be in parentheses.
-// NOLINTBEGIN(bugprone-macro-parentheses)
-#define SHARDKIT_GUIDES(Name, Options)                                                                            \
-    template <class Engine, class Precision, StateFormat Format>                                                  \
-    Name(const Model<Engine, Precision>&, StatesIn<Format>, Options = {}, const std::vector<ParamGroup>& = {},    \
-         SourceLocation = {}) -> Name<Engine, Precision, Format>;                                                 \
-    template <class Engine, class Precision>                                                                      \
-    Name(const Model<Engine, Precision>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {}) \
-        -> Name<Engine, Precision>;                                                                               \
-    template <class G, class P, class Engine, class R>                                                            \
-    Name(Sharded<G, P, Engine, R>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})       \
-        -> Name<std::enable_if_t<detail::NeedsModel<Sharded<G, P, Engine, R>>::is_model, Engine>>;
-SHARDKIT_GUIDES(AdamW, AdamWOptions)
-SHARDKIT_GUIDES(AMSGrad, AdamWOptions)
-SHARDKIT_GUIDES(SGD, SgdOptions)
-SHARDKIT_GUIDES(Lion, LionOptions)
-// NOLINTEND(bugprone-macro-parentheses)
-#undef SHARDKIT_GUIDES
-
-}  // namespace SHARDKIT_BUILD
+#include <shardkit/optim/element_optimizer.hpp>

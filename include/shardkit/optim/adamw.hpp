@@ -147,34 +147,6 @@ inline void validate(const AdamWOptions& options, SourceLocation where = SourceL
 
 }  // namespace shardkit
 
-namespace shardkit SHARDKIT_BUILD {
-
-/// Adam with decoupled weight decay over a model of sharded groups, as torch.optim.AdamW computes it.
-///     AdamW optimizer{model, {.learning_rate = 3e-4}};
-/// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
-/// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class AdamW : public detail::ElementOptimizer<rules::AdamWRule, Engine, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::AdamWRule, Engine, Precision, Format>;
-
-  public:
-    using Base::Base;
-    template <class Names = detail::PyTorchNames>
-    explicit AdamW(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
-};
-template <class Engine, class Precision, StateFormat Format>
-AdamW(const Model<Engine, Precision>&, StatesIn<Format>, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
-      SourceLocation = {}) -> AdamW<Engine, Precision, Format>;
-template <class Engine, class Precision>
-AdamW(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> AdamW<Engine, Precision>;
-template <class G, class P, class Engine, class R>
-AdamW(Sharded<G, P, Engine, R>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> AdamW<Engine>;
-
-}  // namespace SHARDKIT_BUILD
-
 namespace shardkit::rules {
 
 /// One element's step of AdamW with the largest second moment so far in the place of the last one:
@@ -198,19 +170,12 @@ struct AmsgradUpdate {
 };
 
 /// AMSGrad's part of an Optimizer.
-struct AmsgradRule {
-    using Options = AdamWOptions;
-    using Progress = AdamWRule::Progress;
+struct AmsgradRule : AdamWRule {
     static constexpr std::string_view name = "AMSGrad";
-    static constexpr auto ranges = AdamWRule::ranges;
     static constexpr std::array<std::string_view, 3> state_names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
     static constexpr std::array<bool, 3> squares{false, true, true};
-    static constexpr auto products = AdamWRule::products;
 
     static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 3; }
-    static constexpr void advance(Progress& progress, const Options& options) noexcept {
-        AdamWRule::advance(progress, options);
-    }
     template <class A>
     using Update = AmsgradUpdate<A>;
     template <class A>
@@ -220,31 +185,3 @@ struct AmsgradRule {
 };
 
 }  // namespace shardkit::rules
-
-namespace shardkit SHARDKIT_BUILD {
-
-/// AdamW with amsgrad over a model of sharded groups, as torch.optim.AdamW(amsgrad=True) computes it.
-///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
-/// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
-/// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class AMSGrad : public detail::ElementOptimizer<rules::AmsgradRule, Engine, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::AmsgradRule, Engine, Precision, Format>;
-
-  public:
-    using Base::Base;
-    template <class Names = detail::PyTorchNames>
-    explicit AMSGrad(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
-};
-template <class Engine, class Precision, StateFormat Format>
-AMSGrad(const Model<Engine, Precision>&, StatesIn<Format>, AdamWOptions = {}, const std::vector<ParamGroup>& = {},
-        SourceLocation = {}) -> AMSGrad<Engine, Precision, Format>;
-template <class Engine, class Precision>
-AMSGrad(const Model<Engine, Precision>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> AMSGrad<Engine, Precision>;
-template <class G, class P, class Engine, class R>
-AMSGrad(Sharded<G, P, Engine, R>&, AdamWOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> AMSGrad<Engine>;
-
-}  // namespace SHARDKIT_BUILD

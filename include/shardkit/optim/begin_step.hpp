@@ -91,12 +91,16 @@ struct BeginUpdates {
         if (scalars->skip != 0) { return; }
         GroupUpdates& its = groups[group];
         for (std::uint32_t i = its.first; i < its.first + its.count; ++i) {
-            const std::uint64_t number = hypers[i].options;
-            auto chosen = options[number].options;
-            chosen.learning_rate = options->options.learning_rate;
-            Rule::advance(hypers[i].progress, chosen);
-            chosen.learning_rate *= options[number].learning_rate_scale;
-            updates[i] = Rule::template update<A>(hypers[i].progress, chosen, scalars->gradient_scale);
+            const ChosenOptions<typename Rule::Options>& given = options[hypers[i].options];
+            if constexpr (requires { Rule::begin(hypers[i].progress, given, *options, 1.0, updates[i]); }) {
+                Rule::begin(hypers[i].progress, given, *options, scalars->gradient_scale, updates[i]);
+            } else {
+                auto chosen = given.options;
+                chosen.learning_rate = options->options.learning_rate;
+                Rule::advance(hypers[i].progress, chosen);
+                chosen.learning_rate *= given.learning_rate_scale;
+                updates[i] = Rule::template update<A>(hypers[i].progress, chosen, scalars->gradient_scale);
+            }
         }
         its.steps = hypers[its.first].progress.steps;
     }

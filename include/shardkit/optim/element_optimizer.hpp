@@ -7,11 +7,18 @@
 #include <vector>
 
 #include <shardkit/core/source_location.hpp>
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/optimizers.hpp>
+#else
 #include <shardkit/optim/rule_optimizer.hpp>
+#endif
+#include <shardkit/optim/options.hpp>
+#include <shardkit/policy/state_format.hpp>
+#include <shardkit/step/argument_types.hpp>
 
-namespace shardkit {
+// The optimizers of the library's rules of elements, in both forms.
 
-namespace detail {
+namespace shardkit::detail {
 /// Is what hyper-parameters are called in PyTorch: for a sentence in place of the compiler's.
 struct PyTorchNames {
     double lr = 0;
@@ -29,27 +36,27 @@ struct NeedsOwnNames {
                   "optimizer options have names of their own: lr is learning_rate, betas are beta1 and beta2, eps is "
                   "epsilon");
 };
-}  // namespace detail
+}  // namespace shardkit::detail
 
-namespace detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// What AdamW, SGD and the others are made of: a rule, the model, its options, and a format of the states.
-template <class Rule, class Engine, class Precision, StateFormat Format>
-class ElementOptimizer : public rules::RuleOptimizer<rules::RuleIn<Rule, Format>, Engine, Precision> {
-    using Rules = rules::RuleOptimizer<rules::RuleIn<Rule, Format>, Engine, Precision>;
+template <class Rule, class OptionsType, class Engine, class Precision, StateFormat Format>
+class ElementOptimizer : public RuleOptimizerIn<Rule, OptionsType, Engine, Precision, Format> {
+    using Base = RuleOptimizerIn<Rule, OptionsType, Engine, Precision, Format>;
 
   public:
-    using Options = typename Rule::Options;
+    using Options = OptionsType;
 
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit ElementOptimizer(const Model<Engine, Precision>& model, Options options = {},
                               std::vector<ParamGroup> param_groups = {},
                               SourceLocation where = SourceLocation::current())
-        : Rules(model, options, std::move(param_groups), where) {}
+        : Base(model, options, std::move(param_groups), where) {}
     /// Keeps the states in `Format`.
     ElementOptimizer(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, Options options = {},
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : Rules(model, options, std::move(param_groups), where) {}
+        : Base(model, options, std::move(param_groups), where) {}
     /// Says what to write instead.
     template <class Names = PyTorchNames>
     explicit ElementOptimizer(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
@@ -57,11 +64,92 @@ class ElementOptimizer : public rules::RuleOptimizer<rules::RuleIn<Rule, Format>
         static_cast<void>(NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>
-    explicit ElementOptimizer(Sharded<G, P, Engine, R>& layer, Options = {}, const std::vector<ParamGroup>& = {},
-                              SourceLocation = {})
-        : ElementOptimizer(needs_model<Model<Engine, Precision>>(layer)) {}
+    explicit ElementOptimizer(Sharded<G, P, Engine, R>& layer,
+                              auto&&...) requires(NeedsModel<Sharded<G, P, Engine, R>>::is_model);
 };
 
-}  // namespace detail SHARDKIT_BUILD
+}  // namespace SHARDKIT_BUILD
 
-}  // namespace shardkit
+namespace shardkit SHARDKIT_BUILD {
+
+/// Adam with decoupled weight decay over a model of sharded groups, as torch.optim.AdamW computes it.
+///     AdamW optimizer{model, {.learning_rate = 3e-4}};
+/// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
+/// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
+class AdamW : public detail::ElementOptimizer<rules::AdamWRule, AdamWOptions, Engine, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::AdamWRule, AdamWOptions, Engine, Precision, Format>;
+
+  public:
+    using Base::Base;
+    template <class Names = detail::PyTorchNames>
+    explicit AdamW(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+};
+
+/// AdamW with amsgrad over a model of sharded groups, as torch.optim.AdamW(amsgrad=True) computes it.
+///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
+/// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
+/// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
+class AMSGrad : public detail::ElementOptimizer<rules::AmsgradRule, AdamWOptions, Engine, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::AmsgradRule, AdamWOptions, Engine, Precision, Format>;
+
+  public:
+    using Base::Base;
+    template <class Names = detail::PyTorchNames>
+    explicit AMSGrad(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+};
+
+/// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
+///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
+/// Memory:  one state where there is momentum, none otherwise.
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
+class SGD : public detail::ElementOptimizer<rules::SgdRule, SgdOptions, Engine, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::SgdRule, SgdOptions, Engine, Precision, Format>;
+
+  public:
+    using Base::Base;
+    template <class Names = detail::PyTorchNames>
+    explicit SGD(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+};
+
+/// Lion, which steps by the sign of a momentum, over a model of sharded groups.
+///     Lion optimizer{model, {.learning_rate = 1e-4, .weight_decay = 0.1}};
+/// Memory:  one state in the master's arithmetic type, for the elements that this rank updates.
+/// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
+/// Every element moves by the learning rate, so clipping acts on the momentum
+/// alone.
+template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
+          StateFormat Format = StateFormat::full>
+class Lion : public detail::ElementOptimizer<rules::LionRule, LionOptions, Engine, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::LionRule, LionOptions, Engine, Precision, Format>;
+
+  public:
+    using Base::Base;
+    template <class Names = detail::PyTorchNames>
+    explicit Lion(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+};
+
+// The arguments are types, which must not be in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
+#define SHARDKIT_GUIDES(Name, Options)                                                                            \
+    template <class Engine, class Precision, StateFormat Format>                                                  \
+    Name(const Model<Engine, Precision>&, StatesIn<Format>, Options = {}, const std::vector<ParamGroup>& = {},    \
+         SourceLocation = {}) -> Name<Engine, Precision, Format>;                                                 \
+    template <class Engine, class Precision>                                                                      \
+    Name(const Model<Engine, Precision>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {}) \
+        -> Name<Engine, Precision>;                                                                               \
+    template <class G, class P, class Engine, class R>                                                            \
+    Name(Sharded<G, P, Engine, R>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})       \
+        -> Name<std::enable_if_t<detail::NeedsModel<Sharded<G, P, Engine, R>>::is_model, Engine>>;
+SHARDKIT_GUIDES(AdamW, AdamWOptions)
+SHARDKIT_GUIDES(AMSGrad, AdamWOptions)
+SHARDKIT_GUIDES(SGD, SgdOptions)
+SHARDKIT_GUIDES(Lion, LionOptions)
+// NOLINTEND(bugprone-macro-parentheses)
+#undef SHARDKIT_GUIDES
+
+}  // namespace SHARDKIT_BUILD

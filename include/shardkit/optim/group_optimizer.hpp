@@ -25,7 +25,7 @@
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/require_blocks.hpp>
+#include <shardkit/optim/state_kind.hpp>
 #include <shardkit/optim/state_memory.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
@@ -49,12 +49,7 @@ class GroupOptimizer {
     using Options = typename Rule::Options;
     using Update = typename Rule::template Update<Element>;
     using Storage = typename StorageOf<Rule>::type;
-    using State = StateMemory<Engine, Storage, Element>;
     static constexpr std::size_t state_count = Rule::state_names.size();
-    static_assert(
-        Storage::format == StateFormat::full || std::is_same_v<Element, float>,
-        "states in bf16 or in blocks of 8 bits are those of updates in fp32: expected StateFormat::full for "
-        "a master of fp64");
 
     /// What tells a parameter's hypers from others.
     struct Choice {
@@ -67,9 +62,12 @@ class GroupOptimizer {
     /// Makes the states.
     GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options,
                    std::span<const ParamGroup> param_groups, SourceLocation where);
-    GroupOptimizer(GroupOptimizer&&) noexcept;
-    GroupOptimizer& operator=(GroupOptimizer&&) noexcept;
-    ~GroupOptimizer();
+    GroupOptimizer(GroupOptimizer&&) noexcept = default;
+    GroupOptimizer& operator=(GroupOptimizer&&) noexcept = default;
+    ~GroupOptimizer() {
+        if (reader_ == nullptr) { return; }
+        end_program("an optimizer ended or was assigned to while a save of its states is pending: commit it before");
+    }
 
     /// Takes its place among `updates`. `progress`: how far each parameter is; null: at the beginning.
     void choose(Context<Engine>& context, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
@@ -79,15 +77,19 @@ class GroupOptimizer {
     const List<char>& updated() const noexcept { return updated_; }
 
     std::size_t states_used() const noexcept { return states_used_; }
-    std::string_view state_name(std::size_t s) const noexcept { return names_[s]; }
+    std::string_view state_name(std::size_t s) const noexcept { return states_[s].name(); }
     /// f(std::integral_constant) of the number of states that the rule has with its options; compiled for N states
     /// and more. Not called where the rule's update takes no such number.
     template <std::size_t N = 0, class F>
     void with_states(const F& f) const {
-        if constexpr (rules::UpdateOf<Update, Element, N>) {
-            if (states_used_ == N) { return f(std::integral_constant<std::size_t, N>{}); }
+        if constexpr (std::is_same_v<Storage, AnyStates>) {
+            f(std::integral_constant<std::size_t, state_count>{});  // of which some may be empty
+        } else {
+            if constexpr (rules::UpdateOf<Update, Element, N>) {
+                if (states_used_ == N) { return f(std::integral_constant<std::size_t, N>{}); }
+            }
+            if constexpr (N < state_count) { with_states<N + 1>(f); }
         }
-        if constexpr (N < state_count) { with_states<N + 1>(f); }
     }
     /// The number of a parameter's update in the UpdateTable.
     /// @pre updates(parameter)
@@ -135,7 +137,9 @@ class GroupOptimizer {
             spans.scales = state.parameters().updated_scales();
         }
         if constexpr (N > 0) {
-            for (std::size_t s = 0; s < N; ++s) { spans.states[s] = states_[s].span(); }
+            for (std::size_t s = 0; s < N && s < states_.size(); ++s) {
+                spans.states[s] = states_[s].span().template as<Storage, Element>();
+            }
         }
         if (const auto& rounding = state.geometry().stochastic_rounding) { spans.draws = {rounding->seed, steps}; }
         spans.state_draws = {state_seed_, steps};
@@ -144,11 +148,14 @@ class GroupOptimizer {
 
     /// What this rank holds of every state, scales of blocks of 8 bits included.
     void list(const GroupGeometry& group, std::vector<ShardInfo>& shards) const {
-        for (std::size_t s = 0; s < states_used_; ++s) { states_[s].list(group, state_name(s), shards, updated_); }
+        for (const auto& state : states_) { state.list(group, shards, updated_); }
     }
 
-    /// State number s of the elements that this rank updates.
-    StateSpan<Storage, Element> state(std::size_t s) const noexcept { return states_[s].span(); }
+    /// f(state number s of the elements that this rank updates).
+    template <class F>
+    void with_state(std::size_t s, const F& f) const {
+        states_[s].span().template with_type<Element>(f);
+    }
     /// Who reads the states beside the rank's own work; null: nobody. Whoever sets it says when it is over.
     MemoryReader*& reader() noexcept { return reader_; }
 
@@ -160,9 +167,9 @@ class GroupOptimizer {
     bool takes(const GroupProgress& progress) const { return !numbers_of_choices(progress).empty(); }
     /// Whether no block of 8 bits would have elements of two different numbers of steps.
     bool cuts_at_blocks(const GroupProgress& progress) const noexcept {
-        return Storage::format != StateFormat::block8 ||
-               !any_that(progress.parts,
-                         [](const GroupProgress::Part& part) { return part.begin % Block8::block != 0; });
+        return kind_.blocks == nullptr || !any_that(progress.parts, [](const GroupProgress::Part& part) {
+                   return part.begin % Block8::block != 0;
+               });
     }
     /// Sets what it takes.
     void set_progress(const GroupProgress& progress, UpdateTable<Rule, Engine, Element>& table) const;
@@ -202,8 +209,9 @@ class GroupOptimizer {
     }
 
     // Buffers first: the table ends before them, and waits for the kernels that use both.
-    std::array<State, state_count> states_{};
-    std::array<std::string_view, state_count> names_{};
+    List<StateMemory<Engine>> states_;
+    StateKind kind_;
+    typename Rule::Progress beginning_{};
     std::size_t states_used_ = 0;
     std::uint64_t state_seed_ = 0;  // of how states are rounded
     OffloadedGroup offloaded_;
@@ -221,7 +229,8 @@ template <class Rule, class Engine, class ElementType>
 GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& context, const GroupGeometry& group,
                                                           const Options& options,
                                                           std::span<const ParamGroup> param_groups,
-                                                          SourceLocation where) {
+                                                          SourceLocation where)
+    : kind_(state_kind<Rule>(options)) {
     bool any = false;
     for (const PlacedParameter& p : group.parameters) {
         const bool is = group.trainable && !p.frozen &&
@@ -230,24 +239,28 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
         any = any || is;
     }
     if (!any) { return; }
+    if constexpr (requires { Rule::beginning(options); }) { beginning_ = Rule::beginning(options); }
     states_used_ = Rule::state_count(options);
     bool takes = false;
-    with_states([&](auto /*n*/) { takes = true; });
+    if constexpr (requires { Rule::takes(options, states_used_); }) {
+        takes = Rule::takes(options, states_used_);
+    } else {
+        with_states([&](auto /*n*/) { takes = true; });
+    }
     if (!takes) {
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                       ", a number of states that Rule::Update does not take"));
     }
-    if constexpr (Storage::format == StateFormat::block8) { require_blocks(group, updated_, where); }
+    if (kind_.blocks != nullptr) { kind_.blocks->require(group, updated_, where); }
     Fnv seed;
     seed.add(group.path);
     state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
         if constexpr (requires { Rule::state_name(options, s); }) {
-            names_[s] = Rule::state_name(options, s);
+            states_.emplace_back(context, kind_, element_type_of<Element>, group, Rule::state_name(options, s));
         } else {
-            names_[s] = Rule::state_names[s];
+            states_.emplace_back(context, kind_, element_type_of<Element>, group, Rule::state_names[s]);
         }
-        states_[s] = State(context, group.offloads(), group.path, names_[s], group.updated.size());
     }
     if constexpr (engine::Offloads<typename Engine::Communicator>) {
         if (!group.offloads()) { return; }
@@ -257,8 +270,7 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
                                                            : "sums over parameters are added from masters",
                                    " in the engine's memory; expected Offload::none");
         }
-        offloaded_.piece =
-            offload_piece(group, {states_used_, Storage::format}, context.options().offload_slot_bytes);
+        offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, context.options().offload_slot_bytes);
         if (offloaded_.piece > 0) { make_offload_slots(context, group.path, group.offload); }
     }
 }
@@ -269,7 +281,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
                                                        const GroupProgress* progress,
                                                        UpdateTable<Rule, Engine, Element>& updates) {
     if (!has(updated_, 1)) { return; }
-    const std::vector<std::uint64_t> beginning = numbers_of<Rule>({});
+    const std::vector<std::uint64_t> beginning = numbers_of<Rule>(beginning_);
     choices_ = {{0, progress != nullptr ? progress->own : beginning}};
     chosen_.clear();
     later_.clear();
@@ -296,9 +308,11 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
         }
     }
     List<ParameterHypers<Rule>> hypers;
-    for (const Choice& choice : choices_) { hypers.push_back({choice.options, progress_of<Rule>(choice.progress)}); }
+    for (const Choice& choice : choices_) {
+        hypers.push_back({choice.options, progress_of<Rule>(beginning_, choice.progress)});
+    }
     List<rules::UpdateRange> ranges;
-    const bool rounds = group.stochastic_rounding.has_value() || Storage::format != StateFormat::full;
+    const bool rounds = group.stochastic_rounding.has_value() || kind_.format != StateFormat::full;
     const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t at) {
         rules::UpdateRange next{begin, end, updates.size() + static_cast<std::uint32_t>(choice), rounds ? at : 0};
         append_merged(ranges, next, !ranges.empty() && continues(ranges.back(), next));
@@ -332,11 +346,11 @@ template <class Rule, class Engine, class ElementType>
 GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
     const UpdateTable<Rule, Engine, Element>& table) const {
     GroupProgress progress;
-    progress.numbers = progress_numbers<Rule>();
+    progress.numbers = progress_numbers<Rule>(beginning_);
     List<std::vector<std::uint64_t>> of;
     for (std::size_t c = 0; c < choices_.size(); ++c) { of.push_back(numbers_of<Rule>(table.progress(*number_, c))); }
     progress.own = of.front();
-    progress.beginning = numbers_of<Rule>({});
+    progress.beginning = numbers_of<Rule>(beginning_);
     for (const Later& later : later_) { progress.parts.push_back({later.parameter, later.begin, of[later.choice]}); }
     for (const std::size_t chosen : chosen_) {
         const std::size_t choice = chosen == GroupProgress::none ? 0 : chosen;
@@ -375,19 +389,7 @@ void GroupOptimizer<Rule, Engine, ElementType>::set_progress(const GroupProgress
                                                              UpdateTable<Rule, Engine, Element>& table) const {
     const auto numbers = numbers_of_choices(progress);
     for (std::size_t c = 0; c < numbers.size(); ++c) {
-        table.set_progress(*number_, c, progress_of<Rule>(numbers[c]));
-    }
-}
-
-template <class Rule, class Engine, class ElementType>
-GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(GroupOptimizer&&) noexcept = default;
-template <class Rule, class Engine, class ElementType>
-GroupOptimizer<Rule, Engine, ElementType>& GroupOptimizer<Rule, Engine, ElementType>::operator=(
-    GroupOptimizer&&) noexcept = default;
-template <class Rule, class Engine, class ElementType>
-GroupOptimizer<Rule, Engine, ElementType>::~GroupOptimizer() {
-    if (reader_ != nullptr) {
-        end_program("an optimizer ended or was assigned to while a save of its states is pending: commit it before");
+        table.set_progress(*number_, c, progress_of<Rule>(beginning_, numbers[c]));
     }
 }
 

@@ -98,33 +98,3 @@ inline void validate(const LionOptions& options, SourceLocation where = SourceLo
 }
 
 }  // namespace shardkit
-
-namespace shardkit SHARDKIT_BUILD {
-
-/// Lion, which steps by the sign of a momentum, over a model of sharded groups.
-///     Lion optimizer{model, {.learning_rate = 1e-4, .weight_decay = 0.1}};
-/// Memory:  one state in the master's arithmetic type, for the elements that this rank updates.
-/// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-/// Every element moves by the learning rate, so clipping acts on the momentum
-/// alone.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class Lion : public detail::ElementOptimizer<rules::LionRule, Engine, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::LionRule, Engine, Precision, Format>;
-
-  public:
-    using Base::Base;
-    template <class Names = detail::PyTorchNames>
-    explicit Lion(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
-};
-template <class Engine, class Precision, StateFormat Format>
-Lion(const Model<Engine, Precision>&, StatesIn<Format>, LionOptions = {}, const std::vector<ParamGroup>& = {},
-     SourceLocation = {}) -> Lion<Engine, Precision, Format>;
-template <class Engine, class Precision>
-Lion(const Model<Engine, Precision>&, LionOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> Lion<Engine, Precision>;
-template <class G, class P, class Engine, class R>
-Lion(Sharded<G, P, Engine, R>&, LionOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> Lion<Engine>;
-
-}  // namespace SHARDKIT_BUILD

@@ -49,9 +49,10 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     MatrixOptimizer(const Model<Engine, Precision>& model, const Products& products,
                     const typename Rule::Options& options, const Matrices& matrices = {},
                     std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<Rule, Engine, Precision>(
-              model, options, with_rest(model, matrices, std::move(param_groups), where),
-              {detail::AnyProducts<typename Engine::Stream>(products), matrices}, where) {}
+        : RuleOptimizer<Rule, Engine, Precision>(model, options,
+                                                 with_rest(model, matrices, std::move(param_groups), where), where,
+                                                 {detail::AnyProducts<typename Engine::Stream>(products), matrices}) {
+    }
 
     /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
     static auto are_matrices(const Model<Engine, Precision>& model, const Matrices& matrices) {

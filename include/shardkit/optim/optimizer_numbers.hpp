@@ -22,6 +22,7 @@
 #include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/detail/range.hpp>
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -35,49 +36,30 @@
 
 namespace shardkit::detail {
 
-/// Returns a rule's name; without one, a text of those of its states.
-inline std::string rule_name(std::string_view name, std::span<const std::string_view> states) {
-    if (!name.empty()) { return std::string(name); }
-    std::string text = "one with";
-    for (const std::string_view state : states) { append(text, " ", state); }
-    return states.empty() ? "one without states" : text;
-}
-template <class Rule>
-std::string name_of_rule(const typename Rule::Options& options) {
-    if constexpr (requires { Rule::name_of(options); }) {
-        return Rule::name_of(options);
-    } else if constexpr (requires { std::string_view(Rule::name); }) {
-        return std::string(Rule::name);
-    } else {
-        return rule_name({}, Rule::state_names);
-    }
-}
-
-/// Returns what an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters as
-/// far as they have the names of a ParamGroup's, or ranges.
+/// Returns what an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters.
 template <class Rule>
 Statements optimizer_statements(const typename Rule::Options& options, SourceLocation where) {
     Statements stated{{"optimizer", name_of_rule<Rule>(options), where}};
-    if constexpr (requires { static_cast<unsigned>(options.rule); }) {
-        stated.push_back({"momentum rule", concat("number ", static_cast<unsigned>(options.rule)), where});
-    }
-    if constexpr (requires { static_cast<unsigned>(options.scale); }) {
-        stated.push_back({"scale", concat("number ", static_cast<unsigned>(options.scale)), where});
-    }
-    for_each_own(ParamGroup{}, [&](std::string_view name, const auto& /*given*/, auto member) {
-        if constexpr (std::is_invocable_v<decltype(member), const typename Rule::Options&>) {
-            stated.push_back({std::string(name), number_text(member(options)), where});
-        }
-    });
-    stated.push_back({"weight_decay", number_text(options.weight_decay), where});
-    if constexpr (rules::StatesRanges<Rule>) {
-        for (const auto& option : Rule::ranges) {
-            const auto is_it = [&](const Statement& one) { return one.name == option.name; };
-            if (option.name == "learning_rate" || any_that(stated, is_it)) { continue; }
-            stated.push_back({std::string(option.name), number_text(options.*option.member), where});
-        }
+    for (auto& [name, text] : statements_of<Rule>(options)) {
+        stated.push_back({std::move(name), std::move(text), where});
     }
     return stated;
+}
+
+/// All hyper-parameters that an optimizer's parameters may have: its own, and those of each group.
+/// @throws std::invalid_argument as options_of
+template <class Options>
+List<ChosenOptions<Options>> chosen_options(const Options& options, std::span<const ParamGroup> groups,
+                                            SourceLocation where) {
+    List<ChosenOptions<Options>> chosen{{1, options}, {1, options}};
+    chosen.back().options.weight_decay = 0;
+    for (const ParamGroup& group : groups) {
+        const Options its = options_of(group, options, where);
+        chosen.push_back({group.learning_rate_scale, its});
+        chosen.push_back({group.learning_rate_scale, its});
+        chosen.back().options.weight_decay = group.weight_decay.value_or(0);
+    }
+    return chosen;
 }
 
 /// Returns what a ParamGroup gives, in words.

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -11,6 +13,13 @@
 // What optimizers are told: hyper-parameters, and for which parameters they are others.
 
 namespace shardkit {
+
+namespace rules {
+struct AdamWRule;
+struct AmsgradRule;
+struct SgdRule;
+struct LionRule;
+}  // namespace rules
 
 /// AdamW's hyper-parameters with PyTorch's defaults.
 struct AdamWOptions {
@@ -115,5 +124,45 @@ struct ParamGroup {
     std::optional<double> momentum{};
     UpdatedBy updated_by = UpdatedBy::own;
 };
+
+namespace detail {
+
+class RuleFunctions;
+
+/// An optimizer's options without their type: bytes, but for those that each rule has.
+struct AnyOptions {
+    static constexpr std::size_t most_bytes = 192;
+    template <class Options>
+    static constexpr bool fits = std::is_trivially_copyable_v<Options>&& std::is_default_constructible_v<Options> &&
+                                 sizeof(Options) <= most_bytes && alignof(Options) <= 16;
+
+    const RuleFunctions* rule = nullptr;  ///< null where another one knows it
+    double learning_rate = 0;
+    double weight_decay = 0;
+    alignas(16) std::byte bytes[most_bytes]{};
+
+    AnyOptions() = default;
+    template <class Options>
+    AnyOptions(const RuleFunctions* of, const Options& options)
+        : rule(of), learning_rate(options.learning_rate), weight_decay(options.weight_decay) {
+        static_assert(fits<Options>);
+        std::memcpy(bytes, &options, sizeof(Options));
+    }
+    AnyOptions(const RuleFunctions* /*of*/, const AnyOptions& options) : AnyOptions(options) {}
+    template <class Options>
+    Options as() const {
+        if constexpr (std::is_same_v<Options, AnyOptions>) {
+            return *this;
+        } else {
+            Options options;
+            std::memcpy(static_cast<void*>(&options), bytes, sizeof(Options));
+            options.learning_rate = static_cast<decltype(options.learning_rate)>(learning_rate);
+            options.weight_decay = static_cast<decltype(options.weight_decay)>(weight_decay);
+            return options;
+        }
+    }
+};
+
+}  // namespace detail
 
 }  // namespace shardkit

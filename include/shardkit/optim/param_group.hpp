@@ -11,8 +11,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/detail/list.hpp>
-#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/options.hpp>
 
 namespace shardkit {
@@ -89,21 +87,6 @@ Options options_of(const ParamGroup& group, Options options, SourceLocation wher
     });
     if (group.weight_decay) { options.weight_decay = *group.weight_decay; }
     return options;
-}
-/// All hyper-parameters that an optimizer's parameters may have: its own, and those of each group.
-/// @throws std::invalid_argument as options_of
-template <class Options>
-List<ChosenOptions<Options>> chosen_options(const Options& options, std::span<const ParamGroup> groups,
-                                            SourceLocation where) {
-    List<ChosenOptions<Options>> chosen{{1, options}, {1, options}};
-    chosen.back().options.weight_decay = 0;
-    for (const ParamGroup& group : groups) {
-        const Options its = options_of(group, options, where);
-        chosen.push_back({group.learning_rate_scale, its});
-        chosen.push_back({group.learning_rate_scale, its});
-        chosen.back().options.weight_decay = group.weight_decay.value_or(0);
-    }
-    return chosen;
 }
 
 }  // namespace detail

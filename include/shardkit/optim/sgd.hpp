@@ -105,30 +105,3 @@ inline void validate(const SgdOptions& options, SourceLocation where = SourceLoc
 }
 
 }  // namespace shardkit
-
-namespace shardkit SHARDKIT_BUILD {
-
-/// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
-///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
-/// Memory:  one state where there is momentum, none otherwise.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class SGD : public detail::ElementOptimizer<rules::SgdRule, Engine, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::SgdRule, Engine, Precision, Format>;
-
-  public:
-    using Base::Base;
-    template <class Names = detail::PyTorchNames>
-    explicit SGD(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
-};
-template <class Engine, class Precision, StateFormat Format>
-SGD(const Model<Engine, Precision>&, StatesIn<Format>, SgdOptions = {}, const std::vector<ParamGroup>& = {},
-    SourceLocation = {}) -> SGD<Engine, Precision, Format>;
-template <class Engine, class Precision>
-SGD(const Model<Engine, Precision>&, SgdOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> SGD<Engine, Precision>;
-template <class G, class P, class Engine, class R>
-SGD(Sharded<G, P, Engine, R>&, SgdOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> SGD<Engine>;
-
-}  // namespace SHARDKIT_BUILD

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/block8.hpp>
@@ -79,23 +80,48 @@ template <StateFormat Format, std::uint32_t Squares>
 struct StateStorage {
     static constexpr StateFormat format = Format;
     static constexpr bool is_square(std::size_t state) noexcept { return (Squares >> state & 1U) != 0; }
-};
-
-template <StateFormat Format, class A>
-struct StateSpanOf {
-    using type = std::span<A>;
-};
-template <class A>
-struct StateSpanOf<StateFormat::bf16, A> {
-    using type = std::span<bf16>;
-};
-template <class A>
-struct StateSpanOf<StateFormat::block8, A> {
-    using type = rules::Block8Span;
+    template <class A>
+    using Span = std::conditional_t<Format == StateFormat::block8, rules::Block8Span,
+                                    std::span<std::conditional_t<Format == StateFormat::bf16, bf16, A>>>;
 };
 /// One state of a rank's elements in memory, for updates with arithmetic type A.
 template <class Storage, class A>
-using StateSpan = typename StateSpanOf<Storage::format, A>::type;
+using StateSpan = typename Storage::template Span<A>;
+
+/// The same with the format, and the arithmetic's bytes, as values.
+struct AnyStateSpan {
+    std::byte* elements = nullptr;
+    float* scales = nullptr;  ///< of blocks of 8 bits
+    std::size_t count = 0;
+    StateFormat format = StateFormat::full;
+
+    template <class T>
+    std::span<T> of() const noexcept {
+        return {reinterpret_cast<T*>(elements), count};
+    }
+    rules::Block8Span blocks() const noexcept { return {of<std::uint8_t>(), {scales, Block8::blocks(count)}}; }
+    /// @pre the storage has its format, if one
+    template <class Storage, class A>
+    StateSpan<Storage, A> as() const noexcept {
+        if constexpr (std::is_same_v<StateSpan<Storage, A>, AnyStateSpan>) {
+            return *this;
+        } else if constexpr (Storage::format == StateFormat::block8) {
+            return blocks();
+        } else {
+            return of<typename StateSpan<Storage, A>::element_type>();
+        }
+    }
+    /// Returns f(it, as what it is in arithmetic type A).
+    template <class A, class F>
+    auto with_type(const F& f) const {
+        return format == StateFormat::full ? f(of<A>()) : format == StateFormat::bf16 ? f(of<bf16>()) : f(blocks());
+    }
+};
+/// The storage of a rule whose states have a format that is a value.
+struct AnyStates {
+    template <class A>
+    using Span = AnyStateSpan;
+};
 
 /// How a rule's states lie in memory: in full unless it has a StateStorage.
 template <class Rule>
@@ -130,28 +156,8 @@ struct StoredRule : Rule {
     using StateStorage = detail::StateStorage<Format, detail::squares_of<Rule>()>;
 };
 
-}  // namespace shardkit::rules
-
-namespace shardkit {
-
-namespace detail {
-/// `Rule`, with its states in that format.
-template <class Rule, StateFormat Format>
-struct RuleStoredIn {
-    using type = rules::StoredRule<Rule, Format>;
-};
-template <class Rule>
-struct RuleStoredIn<Rule, StateFormat::full> {
-    using type = Rule;
-};
-}  // namespace detail
-
-}  // namespace shardkit
-
-namespace shardkit::rules {
-
 /// A rule with its states in a format: `Rule` itself for full ones.
 template <class Rule, StateFormat Format>
-using RuleIn = typename detail::RuleStoredIn<Rule, Format>::type;
+using RuleIn = std::conditional_t<Format == StateFormat::full, Rule, StoredRule<Rule, Format>>;
 
 }  // namespace shardkit::rules

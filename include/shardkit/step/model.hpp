@@ -27,13 +27,6 @@ namespace shardkit {
 
 namespace detail {
 
-/// Says that a layer is not a model, in place of the model that a constructor goes on with.
-template <class Model, class Layer>
-const Model& needs_model(const Layer& /*layer*/) noexcept {
-    static_cast<void>(NeedsModel<Layer>{});
-    return *static_cast<const Model*>(nullptr);
-}
-
 /// The engine of parts that are no groups, so that Model's assertions can report the error.
 struct NoEngine {};
 template <bool Sharded, class... T>

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -158,8 +159,8 @@ TEST_CASE("padding is zero and stays zero, also with the least epsilon") {
             auto& state = sk::detail::Access::state(layer);
             auto& store = state.parameters();
             REQUIRE(layer.layout().buffer_numel() == 256);
-            expect_zero(store.resting(), store.resting_range().begin);
-            expect_zero(store.master(), state.geometry().updated.begin);
+            expect_zero(std::span<const sk::bf16>(store.resting()), store.resting_range().begin);
+            expect_zero(std::span<const float>(store.master()), state.geometry().updated.begin);
             expect_zero(sk::gradient_shard(layer), state.gradients().reduced_range().begin);
             const std::size_t updated = state.geometry().updated.size();
             for (const auto& info : optimizer.shards()) {

@@ -6,14 +6,18 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_frame.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 
@@ -75,10 +79,27 @@ struct OwnRule {
     }
 };
 
-template <class Engine, class Precision>
-auto own_optimizer(const sk::Model<Engine, Precision>& model, const OwnOptions& options = {}) {
-    return sk::rules::RuleOptimizer<OwnRule, Engine, Precision>(model, options, {}, sk::SourceLocation::current());
+template <class Rule = OwnRule, class Engine, class Precision>
+auto own_optimizer(const sk::Model<Engine, Precision>& model, const typename Rule::Options& options = {}) {
+    return sk::rules::RuleOptimizer<Rule, Engine, Precision>(model, options, {}, sk::SourceLocation::current());
 }
+
+/// The same with more options than a rule that is a value has room for.
+struct LargeOptions {
+    double learning_rate = 0.5;
+    double weight_decay = 0;
+    std::array<double, 32> more{};
+};
+struct LargeRule : OwnRule {
+    using Options = LargeOptions;
+    static constexpr std::size_t state_count(const Options& /*options*/) { return 3; }
+    static constexpr void advance(Progress& progress, const Options& /*options*/) { ++progress.steps; }
+    template <class A>
+    static constexpr Update<A> update(const Progress& /*progress*/, const Options& options, double scale) {
+        return {static_cast<A>(scale), static_cast<A>(options.learning_rate)};
+    }
+};
+[[maybe_unused]] void validate(const LargeOptions& /*options*/, sk::SourceLocation /*where*/) {}
 
 // One of the requirements left out each.
 struct NoStateNames : OwnRule {
@@ -149,11 +170,22 @@ static_assert(sk::rules::UpdateOf<sk::rules::SgdUpdate<double>, double, 0> &&
               sk::rules::UpdateOf<sk::rules::SgdUpdate<double>, double, 1>);
 static_assert(sk::rules::UpdateOf<OwnUpdate<float>, float, 3> && !sk::rules::UpdateOf<OwnUpdate<float>, float, 2>);
 
-TEST_CASE("a rule with three states: each is allocated, updated and listed, on every policy's shard") {
+template <class Rule>
+using OptimizerOf = sk::rules::RuleOptimizer<Rule, sk::host::Engine, sk::DefaultPrecision<float>>;
+template <class Rule>
+using Frame = sk::detail::OptimizerFrame<Rule, sk::host::Engine, sk::DefaultPrecision<float>>;
+// On the host rules share one frame.
+static_assert(std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<sk::rules::AdamWRule>> &&
+              std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<sk::rules::SgdRule>> &&
+              std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<OwnRule>>);
+static_assert(std::is_base_of_v<Frame<LargeRule>, OptimizerOf<LargeRule>>);
+
+TEST_CASE_TEMPLATE("a rule with three states: each is allocated, updated and listed, on every policy's shard", Rule,
+                   OwnRule, LargeRule) {
     sk::threads::run(Flat{3}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
         sk::Model model{layer};
-        auto optimizer = own_optimizer(model);
+        auto optimizer = own_optimizer<Rule>(model);
         for (int step = 0; step < 2; ++step) {
             sk::Accumulation accumulation{model};
             toy::add(accumulation, layer, 1);
@@ -173,7 +205,9 @@ TEST_CASE("a rule with three states: each is allocated, updated and listed, on e
             }
         }
         CHECK(optimizer.steps(layer) == 2);
-        CHECK_THROWS_WITH_AS(optimizer.set_learning_rate(-1), "Own: negative", std::invalid_argument);
+        if constexpr (std::is_same_v<Rule, OwnRule>) {
+            CHECK_THROWS_WITH_AS(optimizer.set_learning_rate(-1), "Own: negative", std::invalid_argument);
+        }
     });
 }
 

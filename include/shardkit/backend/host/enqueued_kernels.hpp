@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/backend/host/target.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
@@ -19,6 +20,30 @@
 #include <shardkit/optim/update.hpp>
 #include <shardkit/sharded/norm_pieces.hpp>
 
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
+
+/// An optimizer's update of a range of elements, in a name of the target that the file is compiled for.
+struct RangeUpdates {
+    /// @param parts  the spans, which it cuts
+    template <class Update, class Spans>
+    static void update(const rules::UpdateRange& range, const Update& update, Spans&& parts,
+                       SourceLocation where = SourceLocation::current()) {
+        const auto part = [&](auto span) {
+            return span.empty() ? span : span.subspan(range.begin, range.end - range.begin);
+        };
+        parts.master = part(parts.master);
+        parts.gathered = part(parts.gathered);
+        parts.gradient = part(parts.gradient);
+        parts.rest = part(parts.rest);
+        for (auto& state : parts.states) { state = part(state); }
+        parts.draws.element = range.element;
+        parts.state_draws.element = range.element;
+        shardkit::detail::HostKernels::update(InlineStream{}, update, parts, where);
+    }
+};
+
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
+
 namespace shardkit::host {
 
 /// The Kernels of engines whose memory is the host's: HostKernels that run in the order of a stream;
@@ -27,6 +52,9 @@ namespace shardkit::host {
 /// Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
 template <class S>
 struct EnqueuedKernels {
+    /// What has the update of a range, by which an optimizer's rule is a value.
+    using Loops = detail::RangeUpdates;
+
     template <Element T>
     static void fill(const S& stream, std::span<T> to, std::type_identity_t<T> value) {
         stream.submit([=] { shardkit::detail::HostKernels::fill(InlineStream{}, to, value); });
@@ -122,18 +150,11 @@ struct EnqueuedKernels {
     template <class Update, class Spans>
     static void update_range(const rules::UpdateRange& range, const Update* updates, const Spans& spans,
                              SourceLocation where) {
-        const auto part = [&](auto span) {
-            return span.empty() ? span : span.subspan(range.begin, range.end - range.begin);
-        };
-        auto parts = spans;
-        parts.master = part(spans.master);
-        parts.gathered = part(spans.gathered);
-        parts.gradient = part(spans.gradient);
-        parts.rest = part(spans.rest);
-        for (auto& state : parts.states) { state = part(state); }
-        parts.draws.element = range.element;
-        parts.state_draws.element = range.element;
-        shardkit::detail::HostKernels::update(InlineStream{}, updates[range.update], parts, where);
+        if constexpr (requires { updates->run(range, spans); }) {
+            updates[range.update].run(range, spans);
+        } else {
+            Loops::update(range, updates[range.update], Spans(spans), where);
+        }
     }
     /// Updates some masters at a time, and begins their codes while they are in the nearest cache; those of masters
     /// that are not updated too.

@@ -151,7 +151,6 @@ struct HostKernels {
                        const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         using A = Arithmetic<Master>;
-        if constexpr (requires { update.run(spans); }) { return update.run(spans); }  // its own loop
         if constexpr (requires { update.gradient_scale == rules::Factor<A>(), update.unscaled(); }) {
             if (update.gradient_scale == rules::Factor<A>()) {
                 return HostKernels::update({}, update.unscaled(), spans, where);

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/policy/state_format.hpp>
+#include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
@@ -32,6 +36,30 @@ inline void require_blocks(const GroupGeometry& group, std::span<const char> of,
             refuse(p, "is split over ", by_tp ? "tp into rows of " : "ep into experts' parts of ", p.part.block(),
                    " elements");
         }
+    }
+}
+
+/// What states in blocks of 8 bits need of a group.
+struct BlockStates {
+    void (*require)(const GroupGeometry& group, std::span<const char> of, SourceLocation where);
+    GroupGeometry (*geometry)(const GroupGeometry& group);
+};
+
+/// How a rule's states are stored, as a value.
+struct StateKind {
+    StateFormat format = StateFormat::full;
+    std::uint32_t squares = 0;            ///< which states are squares, a bit for each
+    const BlockStates* blocks = nullptr;  ///< null for other formats, with which none of it is compiled
+};
+inline constexpr BlockStates block_states{&require_blocks, &blocks_of};
+template <class Rule>
+StateKind state_kind(const typename Rule::Options& options) {
+    if constexpr (requires { Rule::state_kind(options); }) {
+        return Rule::state_kind(options);
+    } else if constexpr (StorageOf<Rule>::type::format == StateFormat::block8) {
+        return {StateFormat::block8, squares_of<Rule>(), &block_states};
+    } else {
+        return {StorageOf<Rule>::type::format, squares_of<Rule>()};
     }
 }
 

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/range.hpp>
+#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/group_progress.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_groups.hpp>
+#include <shardkit/optim/optimizer_numbers.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/state_kind.hpp>
+#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/optim/update_table.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/precisions.hpp>
+#include <shardkit/step/reduce.hpp>
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+/// What all rules' optimizers share: states (one buffer per state and group, over the elements that this rank
+/// updates), parameter groups and each step's updates. `Rule`: an AnyRule where it can be, so that it is compiled
+/// once for an engine and its precisions.
+template <class Rule, class EngineType, class PrecisionType>
+class OptimizerFrame : public Optimizer<EngineType> {
+  public:
+    using Options = typename Rule::Options;
+    using Engine = EngineType;
+
+    /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
+    /// or
+    ///         two groups with one path
+    OptimizerFrame(const Model<Engine, PrecisionType>& model, const Options& options,
+                   std::vector<ParamGroup> param_groups, SourceLocation where, const MatrixSetup<Engine>& setup = {});
+
+  protected:
+    /// f(batches) for the groups of each precision.
+    template <class F>
+    [[gnu::always_inline]] void for_each_batches(const F& f) {
+        for_each_of(batches_, f);
+    }
+
+  public:
+    const Options& options() const noexcept { return numbers_.options(); }
+    double learning_rate() const noexcept override { return options().learning_rate; }
+    /// The learning rate that was given last, which set_learning_rate_factor multiplies.
+    double given_learning_rate() const noexcept { return numbers_.given_rate(); }
+    void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
+        this->require_between_steps("set_learning_rate", where);
+        numbers_.set_learning_rate(learning_rate, learning_rate, where);
+    }
+    void set_options(const Options& options, SourceLocation where) {
+        this->require_between_steps("set_options", where);
+        numbers_.set_options(options, where);
+    }
+    std::span<const ParamGroup> param_groups() const noexcept { return numbers_.param_groups(); }
+    /// Replaces what ParamGroups give, likewise. Each is of the same parameters as before.
+    ///     std::vector groups(optimizer.param_groups().begin(), optimizer.param_groups().end());
+    ///     groups[0].weight_decay = decay_of(step);
+    ///     optimizer.set_param_groups(std::move(groups));
+    /// @throws  std::invalid_argument for what is out of range, or a parameter that another group matches than before
+    void set_param_groups(std::vector<ParamGroup> param_groups, SourceLocation where = SourceLocation::current()) {
+        this->require_between_steps("set_param_groups", where);
+        for (const ParamGroup& group : param_groups) { validate(group, where); }
+        const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
+        require_matches(this->model(), to, where);
+        List<Statements> choices;
+        for (Group<Engine>& group : Access::each(this->model(), where)) {
+            numbers_.require_same_groups(group.geometry(), to, where);
+            choices.push_back(param_group_statements(group.geometry(), to, where));
+        }
+        numbers_.set_param_groups(std::move(param_groups), std::move(choices), where);
+    }
+
+    std::vector<ShardInfo> shards() override {
+        std::vector<ShardInfo> list;
+        for_each_group([&](auto& state, auto& group, auto& /*table*/) { group.list(state.geometry(), list); },
+                       SourceLocation{});
+        return list;
+    }
+
+  private:
+    template <class P>
+    using BatchesOf = OptimizerGroups<Rule, Engine, P>;
+    template <class... P>
+    static std::tuple<BatchesOf<P>...> batches_of(Precisions<P...> precisions);
+    using AllBatches = decltype(batches_of(PrecisionsOf<PrecisionType>{}));
+
+    template <class P>
+    BatchesOf<P>& batches_of(const GroupState<Engine, P>& /*state*/) noexcept {
+        return std::get<BatchesOf<P>>(batches_);
+    }
+    /// f(group state, its GroupOptimizer, the table with its progress) for every group, in order.
+    template <class F>
+    [[gnu::always_inline]] void for_each_group(const F& f, SourceLocation where) {
+        this->require_here(where);
+        for_each_batches([](auto& batches) { batches.start(); });
+        model_.for_each_state(
+            [&](auto& state) {
+                auto& batches = batches_of(state);
+                f(state, batches.next(), batches.table());
+            },
+            where);
+    }
+    void list(SourceLocation where) {
+        for_each_batches([](auto& batches) { batches.start(); });
+        model_.for_each_state([&](auto& state) { batches_of(state).list(state); }, where);
+    }
+
+    /// Once all groups have chosen their hyper-parameters.
+    void make_tables(SourceLocation where) {
+        auto& context = numbers_.context();
+        for_each_batches([&](auto& batches) { batches.table().upload(context); });
+        list(where);
+        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip, where); });
+    }
+
+    void change_rates(double to, double from, RateChange change, SourceLocation where) override {
+        this->require_between_steps("set_learning_rate", where);
+        const double rate = to * (numbers_.given_rate() / from);
+        numbers_.require_learning_rate(rate, where);
+        if (change == RateChange::make) { numbers_.set_learning_rate(rate, numbers_.given_rate(), where); }
+    }
+    StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient, const StepShare& share,
+                      SourceLocation where) override {
+        list(where);
+        const StatementHash stated =
+            numbers_.begin_step(Access::stated(reduced), Access::loss_scale(reduced), coefficient, share, where);
+        try {
+            for_each_batches([&](auto& batches) {
+                batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(),
+                            where);
+            });
+            numbers_.run_first();
+        } catch (...) {  // some groups are updated, and one perhaps in part
+            for (Group<Engine>& group : Access::each(this->model(), where)) {
+                if (group.trainable() && !group.step().skipped()) { tear(group, "optimizer step", where); }
+            }
+            throw;
+        }
+        return stated;
+    }
+    StatementHash begin_backward(const StatedStep& step, SourceLocation where) override {
+        if constexpr (!updates_alone<Rule>) {
+            Group<Engine>::refuse_use(
+                where,
+                rules::MatrixRule<Rule>
+                    ? "optimizer step_in_backward: this optimizer's ranks exchange the matrices of all groups "
+                      "at once; expected one that updates elements, or a step without step_in_backward"
+                    : "optimizer step_in_backward: this optimizer adds numbers of all groups over the ranks at "
+                      "once; expected one that updates elements, or a step without step_in_backward");
+        }
+        const StatementHash stated = numbers_.begin_step(step, nullptr, {}, {}, where);
+        numbers_.run_first();
+        return stated;
+    }
+    void run_alone(Group<Engine>& group) override {
+        if constexpr (updates_alone<Rule>) {
+            model_.with_state(group, [this](auto& state) {
+                batches_of(state).run_alone(state, numbers_.scalars(), numbers_.engine_options());
+            });
+        }
+    }
+    void tear(Group<Engine>& torn, std::string_view verb, SourceLocation where) override {
+        model_.with_state(torn, [&](auto& state) {
+            const auto& group = batches_of(state).group_of(state);
+            for (std::size_t p = 0; p < group.updated().size(); ++p) {
+                if (!group.updates(p)) { continue; }
+                state.torn().begin(p, TornValues::parameters, verb, where);
+                for (std::size_t s = 0; s < group.states_used(); ++s) {
+                    state.torn().begin(p, group.state_name(s), verb, where);
+                }
+            }
+        });
+    }
+    const StatementsHandle& choices(std::size_t number) const noexcept override { return numbers_.choices(number); }
+    List<List<char>> updated(SourceLocation where) override {
+        List<List<char>> all;
+        for_each_group([&](auto& /*state*/, auto& group, auto& /*table*/) { all.push_back(group.updated()); }, where);
+        return all;
+    }
+
+    List<OptimizerStates> kept_states(SourceLocation where) override {
+        List<OptimizerStates> all;
+        const StateFormat format = state_kind<Rule>(options()).format;
+        for_each_group(
+            [&](auto& /*state*/, auto& group, auto& /*table*/) {
+                all.push_back({group.states_used(), format});
+            },
+            where);
+        return all;
+    }
+    std::uint64_t steps_of(const Group<Engine>& wanted, SourceLocation where) const override {
+        this->require_here(where);
+        std::optional<std::uint64_t> steps;
+        std::apply([&](const auto&... batches) { ((steps = steps ? steps : batches.steps(wanted.identity())), ...); },
+                   batches_);
+        if (!steps) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
+        return *steps;
+    }
+
+    void visit(StateVisitor<Engine>& visitor, SourceLocation where) override {
+        using Purpose = typename StateVisitor<Engine>::Purpose;
+        const Purpose purpose = visitor.purpose();
+        List<GroupProgress> all;
+        bool as_chosen = true;
+        const std::string rule = name_of_rule<Rule>(options());
+        const std::uint32_t squares = state_kind<Rule>(options()).squares;
+        for_each_group(
+            [&](auto& state, auto& group, auto& table) {
+                GroupProgress& progress = all.emplace_back();
+                if (!group.number()) { return; }
+                visitor.group(state, group.reader(), rule);
+                progress = group.progress(table);
+                visitor.progress(progress);
+                if (!group.cuts_at_blocks(progress)) {
+                    state.refuse_group(
+                        where,
+                        "load: a parameter has grown by rows that begin inside a block of 8 bits, whose "
+                        "elements would have taken different numbers of steps: expected "
+                        "StateFormat::bf16 or full");
+                }
+                for (std::size_t s = 0; s < group.states_used(); ++s) {
+                    group.with_state(s, [&](auto values) {
+                        visitor.state(group.state_name(s), values, (squares >> s & 1U) != 0);
+                    });
+                }
+                if constexpr (!updates_alone<Rule>) {
+                    if (purpose == Purpose::capture || purpose == Purpose::compare) {
+                        batches_of(state).for_each_kept(state, [&](const auto& kept) { visitor.kept(kept); });
+                    }
+                }
+                const bool takes = purpose == Purpose::capture || purpose == Purpose::compare;
+                as_chosen = (takes || group.takes(progress)) && as_chosen;
+            },
+            where);
+        if (purpose == Purpose::compare) { visitor.hyper_parameters(numbers_.read_hash(where)); }
+        if (!as_chosen) { require_not_captured(where); }
+        if (purpose != Purpose::restore) { return; }
+        if (!as_chosen) { return choose_again(all, where); }
+        std::size_t number = 0;
+        for_each_group(
+            [&](auto& /*state*/, auto& group, auto& table) {
+                const GroupProgress& progress = all[number++];
+                if (group.number()) { group.set_progress(progress, table); }
+            },
+            where);
+    }
+    void require_not_captured(SourceLocation where) {
+        for_each_batches([&](auto& batches) {
+            if (!batches.captured()) { return; }
+            Group<Engine>::refuse_use(
+                where,
+                "load: parameters of one group have taken different numbers of steps, "
+                "for which the optimizer makes its tables anew, "
+                "and a graph has captured a step with the old ones: make a new optimizer before");
+        });
+    }
+    /// Makes the tables anew for parameters that had one choice of hyper-parameters and are not as far as each other
+    /// any more.
+    void choose_again(const List<GroupProgress>& progress, SourceLocation where) {
+        for_each_batches([](auto& batches) { batches.restart(); });
+        std::size_t number = 0;
+        model_.for_each_state(
+            [&](auto& state) { batches_of(state).choose(state, numbers_.param_groups(), progress[number++]); },
+            where);
+        make_tables(where);
+    }
+
+    Model<Engine, PrecisionType> model_;
+    OptimizerNumbers<Rule, Engine> numbers_;
+    AllBatches batches_;
+};
+
+template <class Rule, class EngineType, class PrecisionType>
+OptimizerFrame<Rule, EngineType, PrecisionType>::OptimizerFrame(const Model<Engine, PrecisionType>& model,
+                                                                const Options& options,
+                                                                std::vector<ParamGroup> param_groups,
+                                                                SourceLocation where,
+                                                                const MatrixSetup<Engine>& setup)
+    : Optimizer<Engine>(model),
+      model_(model),
+      numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where) {
+    require_matches(this->model(), this->param_groups(), where);
+    if constexpr (rules::MatrixRule<Rule>) {
+        for_each_batches([&](auto& batches) { batches.set_up(setup); });
+    }
+    auto& context = model.context(where);
+    model.for_each_state(
+        [&](auto& state) {
+            numbers_.add_group(context, state.geometry(), where);
+            batches_of(state).add(state, options, numbers_.param_groups(), where);
+        },
+        where);
+    numbers_.begin(context);
+    make_tables(where);
+    for_each_group(
+        [this](auto& state, auto& group, auto& /*table*/) {
+            for (std::size_t p = 0; p < group.updated().size(); ++p) {
+                const PlacedParameter& parameter = state.geometry().parameters[p];
+                if (state.trainable() && !parameter.frozen && !group.updates(p)) {
+                    this->leave(concat(state.path(), ".", parameter.name));
+                }
+            }
+        },
+        where);
+}
+
+}  // namespace shardkit::detail SHARDKIT_BUILD
