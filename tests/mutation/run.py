@@ -42,13 +42,13 @@ SPOKEN_OF = {"Act", "Transition", "Verb"}
 # Folders of the library that make the verbs, time them or pass calls on to them, and so are not mutated.
 VERBS_MADE = ["backend", "comm", "compiled", "measure"]
 # What a call may reduce by. Only sums are doubled: minima and maxima, which `op` stands for, would stay what they are.
-SUM = re.compile(r"(?:sk::)?ReduceOp::sum|summed\(\)|squares \? ReduceOp::sum : ReduceOp::max")
+SUM = re.compile(r"(?:sk::)?ReduceOp::sum|summed|squares \? ReduceOp::sum : ReduceOp::max")
 OTHER = re.compile(r"(?:sk::)?ReduceOp::(?:max|min)|op")
 # What a site may reduce over, and the wrong axes to try instead. Communicators that are made elsewhere for one axis get
 # their wrong axes there: see MADE, and for a group's ROW.
 AXES = {
     "comm": [],
-    "comms_[row.over]": [],
+    "comms[row.over]": [],
     "context.world()": ["context.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
                         "context.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
     "tp": [],
@@ -651,7 +651,7 @@ def mutants_of(site):
         yield "doubled", f"{call} for (auto& number : {arguments[3]}) {{ number += number; }}"
     else:
         target = arguments[3]
-        yield "doubled", f"{call} Kernels::accumulate(stream, std::span<const Reduction>({target}), {target});"
+        yield "doubled", f"{call} Engine::Kernels::accumulate(stream, std::span<const Reduction>({target}), {target});"
     for other in site.known_axes[axes]:
         yield f"over {other}", call.replace(axes, other, 1)
 

@@ -126,27 +126,27 @@ void gather_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& ro
     }
 }
 /// Makes the reduction of a row, in place or not.
-template <class Engine, class In, class Out>
-void reduce_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& row, ReduceOp op,
+template <class Engine, class Addend, class Reduction>
+void reduce_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& row, ReduceOp summed,
                 const StoredElements& from, const StoredElements& to, const typename Engine::Stream& stream,
                 engine::CallSite site) {
     const bool all = row.verb == Verb::all_reduce;
-    const std::span<Out> sums = to;
-    if constexpr (std::is_same_v<In, Out>) {
+    const std::span<Reduction> sums = to;
+    if constexpr (std::is_same_v<Addend, Reduction>) {
         if (row.in_place()) {
             if (all) {
-                all_reduce_in_place(comms[row.over], op, sums, stream, site);
+                all_reduce_in_place(comms[row.over], summed, sums, stream, site);
             } else {
-                reduce_scatter_in_place(comms[row.over], op, sums, stream, site);
+                reduce_scatter_in_place(comms[row.over], summed, sums, stream, site);
             }
             return;
         }
     }
-    const std::span<const In> addends = from;
+    const std::span<const Addend> addends = from;
     if (all) {
-        all_reduce(comms[row.over], op, addends, sums, stream, site);
+        all_reduce(comms[row.over], summed, addends, sums, stream, site);
     } else {
-        reduce_scatter(comms[row.over], op, addends, sums, stream, site);
+        reduce_scatter(comms[row.over], summed, addends, sums, stream, site);
     }
 }
 template <class Engine, class Addend, class Sum>
