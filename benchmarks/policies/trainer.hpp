@@ -15,6 +15,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/schedule/dry_step.hpp>
@@ -23,7 +24,6 @@
 #include <shardkit/schedule/simulate.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "call_log.hpp"

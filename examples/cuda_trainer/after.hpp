@@ -27,6 +27,7 @@
 #include <shardkit/follow/record.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/policies.hpp>
@@ -34,7 +35,6 @@
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/reduce.hpp>
 #endif
 

@@ -5,7 +5,7 @@
 
 // Adafactor, and other optimizers with states of another shape than their parameters.
 
-#include <shardkit/optim/adafactor.hpp>
-#include <shardkit/optim/factored_plan.hpp>
+#include <shardkit/factored/adafactor.hpp>
+#include <shardkit/factored/factored_plan.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -8,7 +8,7 @@
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/moving_average.hpp>
 #else
-#include <shardkit/optim/moving_average.hpp>
+#include <shardkit/average/moving_average.hpp>
 #endif
 
 #include <shardkit/detail/show_macros.inc>

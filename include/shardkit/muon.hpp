@@ -8,9 +8,9 @@
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/muon.hpp>
 #else
+#include <shardkit/muon/matrix_plan.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
-#include <shardkit/optim/matrix_plan.hpp>
-#include <shardkit/optim/muon.hpp>
 #endif
 
 #include <shardkit/detail/show_macros.inc>

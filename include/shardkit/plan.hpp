@@ -12,8 +12,8 @@
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/plan.hpp>
 #else
-#include <shardkit/optim/model_summary.hpp>
-#include <shardkit/step/plan_model.hpp>
+#include <shardkit/plan/model_summary.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #endif
 
 #include <shardkit/detail/show_macros.inc>

@@ -8,9 +8,9 @@
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/verify.hpp>
 #else
-#include <shardkit/optim/gradient_norms.hpp>
-#include <shardkit/optim/hash_values.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
+#include <shardkit/verify/gradient_norms.hpp>
+#include <shardkit/verify/hash_values.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 #endif
 
 #include <shardkit/detail/show_macros.inc>

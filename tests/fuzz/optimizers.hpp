@@ -17,10 +17,10 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>

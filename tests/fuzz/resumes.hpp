@@ -18,12 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/average/moving_average.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
-#include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/kernels.cuh>
 #include <shardkit/backend/nccl/kernels_for.cuh>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 // The kernels of check_machine_code.py, compiled as a user's build is, optimised and with multiply-adds fused: all

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/core/codes.hpp>
-#include <shardkit/optim/adafactor.hpp>
+#include <shardkit/factored/adafactor.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/precision.hpp>
 

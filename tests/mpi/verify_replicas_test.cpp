@@ -9,10 +9,10 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/hash_values.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/verify/hash_values.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 
 #include "unit/thrown_message.hpp"
 #include "with_world.hpp"

@@ -17,9 +17,9 @@
 #include <shardkit/core/codes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "faults/faulty.hpp"
 

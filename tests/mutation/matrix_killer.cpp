@@ -14,7 +14,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/muon.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/loss_scale.hpp>

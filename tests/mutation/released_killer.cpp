@@ -17,11 +17,11 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "temporary_folder.hpp"
 

@@ -16,12 +16,12 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/hash_values.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verify/hash_values.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 
 namespace sk = shardkit;
 

@@ -173,9 +173,9 @@ ROUNDING = [
 ]
 
 # What an optimizer of whole matrices is made of: exchanges by statements, numbers by expressions.
-LAUNCHES = "shardkit/optim/matrix_launches.hpp"
-PLACEMENT = "shardkit/optim/matrix_placement.hpp"
-MUON = "shardkit/optim/muon.hpp"
+LAUNCHES = "shardkit/muon/matrix_launches.hpp"
+PLACEMENT = "shardkit/muon/matrix_placement.hpp"
+MUON = "shardkit/muon/muon.hpp"
 NEWTON = "shardkit/matrix/newton_schulz.hpp"
 TO_OWNERS = """exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received,
                                 owned_[slot].span(), step.where);"""
@@ -358,7 +358,7 @@ SLICES = [
     (GRADIENTS, "each slice written at the stack's bottom", "slice_ = slice_carry(step_->added).depth;", "slice_ = 0;"),
     (GRADIENTS, "the last slice reduced, not the sum", "const bool slices = row.source == Role::subtotals;",
      "if (row.source == Role::subtotals) { return add_up(elements_->gradients, summed(), full(), target); } const bool slices = false;"),
-    ("shardkit/plan/step_machine.hpp", "a slice begins with the one before it", "return rows.slices == 0 && keeps_gradients(its, rows);",
+    ("shardkit/machine/step_machine.hpp", "a slice begins with the one before it", "return rows.slices == 0 && keeps_gradients(its, rows);",
      "return keeps_gradients(its, rows);"),
 ]
 
@@ -375,17 +375,17 @@ RELEASED = [
     ("shardkit/sharded/element_table.hpp", "what is overwritten counted from the buffer's begin", "zeroed = p.range.end;", "static_cast<void>(p);"),
     ("shardkit/param/attributes.hpp", "frozen gradients that nobody writes", "return overwritten && !frozen;",
      "return overwritten;"),
-    ("shardkit/plan/step_machine.hpp", "each microbatch begins a sum", "made.begins_sum = !adds_on(its, rows);",
+    ("shardkit/machine/step_machine.hpp", "each microbatch begins a sum", "made.begins_sum = !adds_on(its, rows);",
      "made.begins_sum = true;"),
     ("shardkit/plan/step_counts.hpp", "sums that begin counted once", "sums_begun += applied.begins_sum ? times : 0;",
      "sums_begun += applied.begins_sum ? 1 : 0;"),
-    ("shardkit/plan/step_machine.hpp", "sums that the reduction releases", "works_in(rows.sums_in_gradients, Role::gradients);",
+    ("shardkit/machine/step_machine.hpp", "sums that the reduction releases", "works_in(rows.sums_in_gradients, Role::gradients);",
      "static_cast<void>(rows);"),
     ("shardkit/schedule/slots.hpp", "sums beside the gradients that take no memory",
      "if (applied.works_in_sums) { works_in(SlotUse::sums, 2, applied.takes_sums, rows.reduced_bytes); }", "static_cast<void>(0);"),
     ("shardkit/schedule/slots.hpp", "reductions that release in the compute lane", "slots[slot].ends = schedule::lane_of(op.act);",
      "static_cast<void>(0);"),
-    ("shardkit/plan/step_machine.hpp", "windows behind an update", "require(!its.updated, StepRule::windows_before_update);",
+    ("shardkit/machine/step_machine.hpp", "windows behind an update", "require(!its.updated, StepRule::windows_before_update);",
      "static_cast<void>(0);"),
     ("shardkit/schedule/passes.hpp", "updates that stay at the end",
      "schedule.move(i, detail::behind_group(schedule, i, schedule[i].group));", "static_cast<void>(i);"),
@@ -398,7 +398,7 @@ RELEASED = [
 ]
 RELEASED_EXPRESSIONS = [
     ("shardkit/checkpoint/checkpoint_files.hpp", "codes of any scale loaded", "if ([[given == scale]]) { return; }", "true"),
-    ("shardkit/plan/group_description.hpp", "bytes that are trained", "if ([[p.frozen]]) { continue; }", "true"),
+    ("shardkit/machine/group_description.hpp", "bytes that are trained", "if ([[p.frozen]]) { continue; }", "true"),
 ]
 
 
@@ -459,8 +459,8 @@ SLOW_EXPRESSIONS = [
 CODE_FORMATS = "shardkit/core/codes.hpp"
 CODED = "shardkit/sharded/coded_parameters.hpp"
 PARAMETERS = "shardkit/sharded/parameter_store.hpp"
-STEP_MACHINE = "shardkit/plan/step_machine.hpp"
-GROUPS = "shardkit/plan/group_description.hpp"
+STEP_MACHINE = "shardkit/machine/step_machine.hpp"
+GROUPS = "shardkit/machine/group_description.hpp"
 GATHERED_CODES = [
     (CODE_FORMATS, "a NaN that is hidden", "if (!is_finite(largest)) { return std::numeric_limits<float>::quiet_NaN(); }",
      "static_cast<void>(0);"),
@@ -495,7 +495,7 @@ GATHERED_CODES_EXPRESSIONS = [
      "gathers_beside_"),
     ("shardkit/sharded/step_state.hpp", "first codes without scales",
      "(rows.find(Role::gathered) == nullptr && [[!rows.codes]]);", "true"),
-    ("shardkit/plan/group_rows.hpp", "scales that no plan counts", "return elements + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
+    ("shardkit/machine/group_rows.hpp", "scales that no plan counts", "return elements + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
      "0"),
     ("shardkit/plan/step_counts.hpp", "a pass over blocks that nobody makes", "ByteCount([[rows.rests_begun()]] ?", "rows.codes"),
     (GROUPS, "packed blocks", "if ([[packing != Packing::aligned]]) {", "false"),
@@ -516,8 +516,8 @@ PLACED = [
 
 
 # What comparisons of replicas and hashes over ranks are made of, by statements and by expressions.
-REPLICAS = "shardkit/optim/verify_replicas.hpp"
-HASHES = "shardkit/optim/hash_values.hpp"
+REPLICAS = "shardkit/verify/verify_replicas.hpp"
+HASHES = "shardkit/verify/hash_values.hpp"
 HELD = "shardkit/sharded/buffer_digests.hpp"
 ROWS_HELD = "shardkit/sharded/group_members.hpp"
 NUMBERS = "shardkit/rank/gather_values.hpp"
@@ -864,7 +864,7 @@ def results_of(target, command, pool):
     yield from zip(alone, pool.map(lambda mutant: target.try_alone(command, mutant), alone))
 
 # What experts are made of: the mistakes that others made with them, by statements and by expressions.
-DESCRIBED = "shardkit/plan/group_description.hpp"
+DESCRIBED = "shardkit/machine/group_description.hpp"
 GROUP = "shardkit/sharded/group_members.hpp"
 GEOMETRY = "shardkit/sharded/group_geometry.hpp"
 PART = "shardkit/param/tensor_part.hpp"
@@ -909,7 +909,7 @@ EXPERT_EXPRESSIONS = [
     (MESHES, "experts reduced over all data ranks", "data_([[experts ? AxisNames(ExpertDataAxes{}) : AxisNames(DataAxes{})]])",
      "experts ? AxisNames(Axes<DpReplicate, EpDp, Ep>{}) : AxisNames(DataAxes{})"),
     (GROUP, "blocks of a norm that go over an expert's end", "most = [[std::gcd(expert, alignment)]];", "counted.size()"),
-    ("shardkit/optim/matrix_placement.hpp", "an expert's matrix taken from ranks that have another one",
+    ("shardkit/muon/matrix_placement.hpp", "an expert's matrix taken from ranks that have another one",
      "return [[of.ep == holders(of).ep(rank)]] &&", "true"),
     (ASSIGNMENT, "a capacity that nobody keeps", "row_of_[c] = [[row < end]] ?", "true"),
     ("shardkit/step/divisor.hpp", "a second loss's factor upside down", "return other_ == 0 ? 1 : [[n_ / other_]];", "other_ / n_"),

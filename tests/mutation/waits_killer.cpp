@@ -13,10 +13,10 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/matrix/products.hpp>
-#include <shardkit/optim/gradient_norms.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
+#include <shardkit/verify/gradient_norms.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 
 #include "unit/backend/nccl/paced_ranks.hpp"
 #include "unit/backend/nccl/small_trainer_runs.hpp"

@@ -15,11 +15,11 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 
 #include "faults/faulty.hpp"
 

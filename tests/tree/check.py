@@ -168,8 +168,16 @@ def listed_rooms(root):
     return [name for line in table for name in re.findall(r"`([\w/]+)/`", line.split("|")[1])]
 
 
+def listed_parts(root):
+    """The parts of docs/architecture.md, and the parts that each of them uses."""
+    text = (root / "docs/architecture.md").read_text(encoding="utf-8")
+    table = re.search(r"^### Parts\n(.*?)^##", text, re.MULTILINE | re.DOTALL)[1]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    return {re.search(r"`([\w/]+)/`", row[1])[1]: re.findall(r"`([\w/]+)/`", row[3]) for row in rows}
+
+
 # Written as an optimizer of a user's is: it shows that what is public suffices.
-OF_PUBLIC_NAMES = ("shardkit/optim/adafactor.hpp",)
+OF_PUBLIC_NAMES = ("shardkit/factored/adafactor.hpp",)
 
 
 def check_floors(root):
@@ -183,12 +191,15 @@ def check_floors(root):
         yield f"docs/architecture.md does not list the room {room}/"
     for room in sorted(set(rooms) - on_disk):
         yield f"docs/architecture.md lists the room {room}/, which does not exist"
+    parts = listed_parts(root)
     floor = {room: number for number, room in enumerate(rooms)}
     for file in library_files(root):
         for used in included(root, file):
             room, other = room_of(file), room_of(used)
             if room in floor and floor.get(other, len(rooms)) > floor[room]:
                 yield f"include/{file} includes {used}, but {room}/ stands above {other or 'the umbrella'}/"
+            if room in parts and other in parts and other != room and other not in parts[room]:
+                yield f"include/{file} includes {used}, but the part {room}/ does not say that it uses {other}/"
 
 
 REFERENCE = "docs/reference.md"

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "../model/pass.hpp"
 #include "../program/adamw.hpp"

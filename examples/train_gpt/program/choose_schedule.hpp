@@ -8,7 +8,7 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/matrix_plan.hpp>
+#include <shardkit/muon/matrix_plan.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <shardkit/optim/hash_values.hpp>
+#include <shardkit/verify/hash_values.hpp>
 
 namespace train_gpt {
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include <shardkit/backend/cblas/cblas_products.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/step/model.hpp>

@@ -17,8 +17,8 @@
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
-#include <shardkit/optim/matrix_plan.hpp>
-#include <shardkit/optim/muon.hpp>
+#include <shardkit/muon/matrix_plan.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule_table.hpp>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
-#include <shardkit/optim/hash_values.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verify/hash_values.hpp>
 
 namespace train_gpt {
 

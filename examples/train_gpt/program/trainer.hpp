@@ -17,15 +17,15 @@
 #include <shardkit/follow/measured_step.hpp>
 #include <shardkit/follow/trace.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/hash_values.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/slices.hpp>
+#include <shardkit/verify/hash_values.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 
 #include "../model/initialise.hpp"
 #include "call_times.hpp"

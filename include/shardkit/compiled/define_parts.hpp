@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/average/moving_average.hpp>
 #include <shardkit/compiled/core_model.hpp>
 #include <shardkit/compiled/define_optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
-#include <shardkit/optim/gradient_norms.hpp>
-#include <shardkit/optim/hash_values.hpp>
-#include <shardkit/optim/model_summary.hpp>
-#include <shardkit/optim/moving_average.hpp>
-#include <shardkit/optim/muon.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
-#include <shardkit/step/plan_model.hpp>
+#include <shardkit/plan/model_summary.hpp>
+#include <shardkit/plan/plan_model.hpp>
+#include <shardkit/verify/gradient_norms.hpp>
+#include <shardkit/verify/hash_values.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 
 // Defines the classes of parts_interface.hpp for one engine.
 

@@ -6,7 +6,7 @@
 
 namespace shardkit SHARDKIT_BUILD {
 
-/// A moving average of a model's weights (EMA), in a second set of groups: see optim/moving_average.hpp.
+/// A moving average of a model's weights (EMA), in a second set of groups: see average/moving_average.hpp.
 template <class EngineType, class AverageType, class PrecisionType = AverageType>
 class MovingAverage {
   public:

@@ -8,8 +8,8 @@
 
 #include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
+#include <shardkit/muon/muon_options.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/muon_options.hpp>
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -85,7 +85,7 @@ class MuonMatrices : public RuleOptimizer<MuonOptions, Engine> {
 
 namespace shardkit SHARDKIT_BUILD {
 
-/// Muon for a model's matrices, and AdamW for the rest: see optim/muon.hpp.
+/// Muon for a model's matrices, and AdamW for the rest: see muon/muon.hpp.
 template <class EngineType = DefaultEngine, class Precision = DefaultPrecision<float>>
 class Muon : public CombinedOptimizer<EngineType> {
   public:

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <shardkit/compiled/interface.hpp>
-#include <shardkit/optim/reports.hpp>
+#include <shardkit/verify/reports.hpp>
 
 // What a trainer's file calls of the parts in the compiled form; compiled_parts.hpp defines it.
 

@@ -9,7 +9,7 @@
 #include <shardkit/compiled/parts_interface.hpp>
 #include <shardkit/plan/plan.hpp>
 
-// What step/plan_model.hpp and optim/model_summary.hpp are in the compiled form.
+// What plan/plan_model.hpp and plan/model_summary.hpp are in the compiled form.
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -32,14 +32,14 @@ std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& mod
     return groups;
 }
 
-/// Returns the plan of a model that exists: see step/plan_model.hpp.
+/// Returns the plan of a model that exists: see plan/plan_model.hpp.
 template <class Engine>
 Plan plan(const Groups<Engine>& model, const planner::PlanOptions& options = {},
           SourceLocation where = SourceLocation::current()) {
     const compiled::Groups& core = model.core(where);
     return compiled::parts_of(core, where).plan(core, nullptr, options, where);
 }
-/// Returns the plan of a model and its optimizer: see optim/model_summary.hpp.
+/// Returns the plan of a model and its optimizer: see plan/model_summary.hpp.
 template <class Engine>
 Plan plan(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const planner::PlanOptions& options = {},
           SourceLocation where = SourceLocation::current()) {
@@ -47,7 +47,7 @@ Plan plan(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const plann
     return compiled::parts_of(core, where).plan(core, &optimizer.core(where), options, where);
 }
 
-/// Returns a table of a model's parameters: see optim/model_summary.hpp.
+/// Returns a table of a model's parameters: see plan/model_summary.hpp.
 template <class Engine>
 std::string model_summary(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
     const compiled::Groups& core = model.core(where);

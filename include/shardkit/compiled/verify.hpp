@@ -15,7 +15,7 @@
 
 namespace shardkit SHARDKIT_BUILD {
 
-/// Checks that ranks hold equal bits of everything that several of them hold: see optim/verify_replicas.hpp.
+/// Checks that ranks hold equal bits of everything that several of them hold: see verify/verify_replicas.hpp.
 template <class Engine>
 void verify_replicas(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
     const auto& core = model.core(where);
@@ -35,7 +35,7 @@ void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer, 
 }
 
 /// Returns the hash of each group's parameters, and of its master weights where it has some: see
-/// optim/hash_values.hpp.
+/// verify/hash_values.hpp.
 template <class Engine>
 [[nodiscard]] std::vector<ValuesHash> hash_values(const Groups<Engine>& model,
                                                   SourceLocation where = SourceLocation::current()) {
@@ -54,7 +54,7 @@ template <class Engine>
     compiled::Optimizer& core = optimizer.core(where);
     return compiled::parts_of(core, where).hash_values(core, where);
 }
-/// Returns what a rank's part of one tensor adds to a hash of the program's own: see optim/hash_values.hpp.
+/// Returns what a rank's part of one tensor adds to a hash of the program's own: see verify/hash_values.hpp.
 template <class T>
 [[nodiscard]] std::uint64_t hash_of_part(const PlacedParameter& parameter, std::span<T> part,
                                          SourceLocation where = SourceLocation::current()) {
@@ -63,7 +63,7 @@ template <class T>
     return compiled::hash_of_part(parameter, part.data(), part.size(), sizeof(T), where);
 }
 
-/// The norms of the gradient of each parameter, of each group and of all: see optim/gradient_norms.hpp.
+/// The norms of the gradient of each parameter, of each group and of all: see verify/gradient_norms.hpp.
 template <class X>
 GradientNorms gradient_norms(const X& reduced, SourceLocation where = SourceLocation::current()) {
     constexpr bool is_reduced = detail::IsReduced<X>::value;

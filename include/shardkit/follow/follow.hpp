@@ -22,11 +22,11 @@
 #include <shardkit/follow/record.hpp>
 #include <shardkit/follow/step_cursor.hpp>
 #include <shardkit/follow/step_stamps.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 namespace shardkit::schedule {
 

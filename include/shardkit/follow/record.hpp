@@ -10,11 +10,11 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/schedule/check.hpp>
 #include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 namespace shardkit::detail {
 

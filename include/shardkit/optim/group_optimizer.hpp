@@ -23,6 +23,7 @@
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
+#include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/state_kind.hpp>
@@ -30,7 +31,6 @@
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
-#include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>

@@ -16,8 +16,8 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
+#include <shardkit/optim/norm_buffer_sizes.hpp>
 #include <shardkit/optim/norm_sum.hpp>
-#include <shardkit/plan/norm_buffer_sizes.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/per_tensor_norms.hpp>

@@ -205,7 +205,7 @@ class UpdateLaunches {
 };
 
 /// What runs the updates of a rule. Rules that do not update each group alone have theirs in
-/// optim/matrix_optimizer.hpp and optim/factored_optimizer.hpp.
+/// muon/matrix_optimizer.hpp and factored/factored_optimizer.hpp.
 template <class Rule, class Engine, class Precision, class Updated>
 struct LaunchesOf {
     static_assert(

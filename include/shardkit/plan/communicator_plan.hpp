@@ -8,8 +8,8 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
+#include <shardkit/machine/group_rows.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/plan/group_rows.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
 namespace shardkit::detail {

@@ -11,10 +11,10 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
+#include <shardkit/machine/group_rows.hpp>
 #include <shardkit/memory/slot_pool.hpp>
-#include <shardkit/plan/group_rows.hpp>
-#include <shardkit/plan/norm_buffer_sizes.hpp>
-#include <shardkit/plan/offload_plan.hpp>
+#include <shardkit/optim/norm_buffer_sizes.hpp>
+#include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
 
 namespace shardkit::planner {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <shardkit/core/constexpr_vector.hpp>
-#include <shardkit/plan/batch_steps.hpp>
-#include <shardkit/plan/step_machine.hpp>
+#include <shardkit/machine/batch_steps.hpp>
+#include <shardkit/machine/step_machine.hpp>
 
 namespace shardkit::detail {
 

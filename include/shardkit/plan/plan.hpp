@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <span>
 
+#include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/communicator_plan.hpp>
 #include <shardkit/plan/memory_plan.hpp>
-#include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
 namespace shardkit {

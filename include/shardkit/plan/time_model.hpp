@@ -17,7 +17,7 @@
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/plan/offload_plan.hpp>
+#include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
 namespace shardkit::planner {

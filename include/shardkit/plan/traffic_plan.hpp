@@ -18,9 +18,9 @@
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/shard_range.hpp>
-#include <shardkit/plan/group_description.hpp>
+#include <shardkit/machine/group_description.hpp>
+#include <shardkit/optim/norm_buffer_sizes.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
-#include <shardkit/plan/norm_buffer_sizes.hpp>
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/step_counts.hpp>
 

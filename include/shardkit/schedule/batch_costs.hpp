@@ -8,7 +8,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/matrix_plan.hpp>
+#include <shardkit/muon/matrix_plan.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/schedule/step_costs.hpp>
 

@@ -10,7 +10,7 @@
 #include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/plan/batch_steps.hpp>
+#include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slots.hpp>

@@ -14,8 +14,8 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
-#include <shardkit/plan/act.hpp>
-#include <shardkit/plan/group_description.hpp>
+#include <shardkit/machine/act.hpp>
+#include <shardkit/machine/group_description.hpp>
 #include <shardkit/plan/model_step.hpp>
 
 namespace shardkit::schedule {

@@ -14,8 +14,8 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/model_step.hpp>
-#include <shardkit/plan/offload_plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>

@@ -11,8 +11,8 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
-#include <shardkit/plan/act.hpp>
-#include <shardkit/plan/batch_steps.hpp>
+#include <shardkit/machine/act.hpp>
+#include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/state_format.hpp>

@@ -8,7 +8,7 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/plan/step_rule.hpp>
+#include <shardkit/machine/step_rule.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
 namespace shardkit::schedule {

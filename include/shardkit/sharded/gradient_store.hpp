@@ -10,7 +10,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/plan/step_machine.hpp>
+#include <shardkit/machine/step_machine.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 

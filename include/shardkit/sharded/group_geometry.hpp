@@ -15,8 +15,8 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/machine/group_rows.hpp>
 #include <shardkit/param/params.hpp>
-#include <shardkit/plan/group_rows.hpp>
 
 namespace shardkit::detail {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/plan/step_machine.hpp>
+#include <shardkit/machine/step_machine.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>

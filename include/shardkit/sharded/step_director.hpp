@@ -7,8 +7,8 @@
 
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/plan/act.hpp>
-#include <shardkit/plan/batch_steps.hpp>
+#include <shardkit/machine/act.hpp>
+#include <shardkit/machine/batch_steps.hpp>
 
 namespace shardkit::detail {
 

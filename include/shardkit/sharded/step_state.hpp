@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/plan/step_machine.hpp>
+#include <shardkit/machine/step_machine.hpp>
 
 namespace shardkit::detail {
 

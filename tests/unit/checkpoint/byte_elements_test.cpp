@@ -18,10 +18,10 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/plan/plan.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "temporary_folder.hpp"
 #include "unit/sharded/chosen.hpp"

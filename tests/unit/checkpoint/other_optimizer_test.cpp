@@ -13,9 +13,9 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>

@@ -15,10 +15,10 @@
 #include <shardkit/checkpoint.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/core/bf16.hpp>
-#include <shardkit/optim/muon.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/reshard.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "../thrown_message.hpp"
 #include "experts_training.hpp"

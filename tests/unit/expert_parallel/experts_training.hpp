@@ -18,14 +18,14 @@
 #include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/hash_values.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/slices.hpp>
+#include <shardkit/verify/hash_values.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 
 /// A model of a dense group and a group of experts, whose gradients follow from the slice of the batch that a rank
 /// takes. With slices, it has the same bits on every mesh.

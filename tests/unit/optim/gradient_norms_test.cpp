@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms of single parameters and groups, and the infinity norm, against sums over whole gradients by hand.
-#include <shardkit/optim/gradient_norms.hpp>
+#include <shardkit/verify/gradient_norms.hpp>
 
 #include <cmath>
 #include <cstddef>

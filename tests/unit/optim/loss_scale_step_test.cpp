@@ -8,11 +8,11 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/gradient_norms.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/loss_scale.hpp>
+#include <shardkit/verify/gradient_norms.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of an optimizer of whole matrices against one that exists: its buffers, owners and the traffic log.
-#include <shardkit/optim/matrix_plan.hpp>
+#include <shardkit/muon/matrix_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/muon.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
 

@@ -8,8 +8,8 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/model_summary.hpp>
 #include <shardkit/param/tensor_list.hpp>
+#include <shardkit/plan/model_summary.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 

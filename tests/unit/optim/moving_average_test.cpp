@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moving averages of weights, against the recurrence by hand.
-#include <shardkit/optim/moving_average.hpp>
+#include <shardkit/average/moving_average.hpp>
 
 #include <array>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/optim/muon.hpp>
+#include <shardkit/muon/muon.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -14,7 +14,7 @@
 #include <shardkit/follow/record.hpp>
 #include <shardkit/matrix/host_products.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/muon.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>

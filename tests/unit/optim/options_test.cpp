@@ -14,9 +14,9 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>

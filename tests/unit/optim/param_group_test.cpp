@@ -13,9 +13,9 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/checkpoint.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/muon.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>

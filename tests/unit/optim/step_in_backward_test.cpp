@@ -23,13 +23,13 @@
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "temporary_folder.hpp"
 #include "unit/sharded/chosen.hpp"

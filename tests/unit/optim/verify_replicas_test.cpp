@@ -16,9 +16,9 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/local_shards.hpp>
-#include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/shardkit.hpp>
 #include <shardkit/verify.hpp>
+#include <shardkit/verify/list_optimizer_states.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/thrown_message.hpp"

@@ -13,10 +13,10 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 /// A step's collectives over all ranks, as the plan says and as the logs do.

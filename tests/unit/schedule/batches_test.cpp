@@ -16,7 +16,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/matrix/host_products.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/muon.hpp>
+#include <shardkit/muon/muon.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule.hpp>
 

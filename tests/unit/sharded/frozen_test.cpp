@@ -8,9 +8,9 @@
 
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
 #include "unit/thrown_message.hpp"

@@ -19,6 +19,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/plan/plan.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/dry_step.hpp>
@@ -27,7 +28,6 @@
 #include <shardkit/schedule/simulate.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/local_shards.hpp>
-#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/slices.hpp>
 
 #include "unit/sharded/chosen.hpp"

@@ -9,11 +9,11 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/core/bf16.hpp>
+#include <shardkit/machine/group_description.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/plan/group_description.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>

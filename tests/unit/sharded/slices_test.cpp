@@ -17,11 +17,11 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/check.hpp>
 #include <shardkit/schedule/passes.hpp>
-#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/slices.hpp>
 
 #include "unit/plan/planned_and_logged.hpp"

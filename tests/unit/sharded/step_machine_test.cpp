@@ -14,9 +14,9 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/machine/step_machine.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/plan/step_machine.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>

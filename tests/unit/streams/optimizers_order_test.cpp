@@ -13,13 +13,13 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/average/moving_average.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
-#include <shardkit/optim/gradient_norms.hpp>
-#include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verify/gradient_norms.hpp>
 
 #include "lazy_engine.hpp"
 

@@ -13,15 +13,15 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/average/moving_average.hpp>
 #include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/core/split_float.hpp>
+#include <shardkit/factored/factored_works.hpp>
 #include <shardkit/matrix/products.hpp>
+#include <shardkit/muon/matrix_exchange.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
-#include <shardkit/optim/factored_works.hpp>
-#include <shardkit/optim/matrix_exchange.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/moving_average.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>

@@ -11,7 +11,7 @@
 
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/matrix/newton_schulz.hpp>
-#include <shardkit/optim/matrix_exchange.hpp>
+#include <shardkit/muon/matrix_exchange.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 

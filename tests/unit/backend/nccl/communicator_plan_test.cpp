@@ -11,11 +11,11 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/plan/communicator_plan.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "alone.hpp"
 #include "gpu_ranks.hpp"

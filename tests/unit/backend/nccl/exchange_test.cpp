@@ -17,8 +17,8 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 #include "../verb_suite.hpp"
 #include "gpu_ranks.hpp"

@@ -19,6 +19,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -26,7 +27,6 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/loss_scale.hpp>
-#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "offload_trainer.hpp"

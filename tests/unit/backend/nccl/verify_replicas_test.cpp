@@ -13,12 +13,12 @@
 
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/verify_replicas.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verify/verify_replicas.hpp>
 
 #include "paced_ranks.hpp"
 #include "unit/thrown_message.hpp"

@@ -7,7 +7,7 @@
 #define apply_end apply_end_of_the_library
 #define due_reduction due_reduction_of_the_library
 #define due_gather due_gather_of_the_library
-#include <shardkit/plan/step_machine.hpp>
+#include <shardkit/machine/step_machine.hpp>
 #undef apply_act
 #undef apply_finish
 #undef apply_end

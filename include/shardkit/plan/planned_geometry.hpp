@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <string_view>
 
+#include <shardkit/machine/group_description.hpp>
+#include <shardkit/machine/group_rows.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/plan/group_description.hpp>
-#include <shardkit/plan/group_rows.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {

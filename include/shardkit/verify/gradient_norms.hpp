@@ -12,11 +12,11 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/optim/norm.hpp>
-#include <shardkit/optim/reports.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/per_tensor_norms.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verify/reports.hpp>
 
 namespace shardkit {
 

@@ -19,15 +19,15 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/reports.hpp>
 #include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
+#include <shardkit/verify/list_optimizer_states.hpp>
+#include <shardkit/verify/reports.hpp>
 
 namespace shardkit {
 

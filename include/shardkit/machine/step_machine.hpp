@@ -7,9 +7,9 @@
 #include <optional>
 #include <span>
 
-#include <shardkit/plan/act.hpp>
-#include <shardkit/plan/group_rows.hpp>
-#include <shardkit/plan/step_rule.hpp>
+#include <shardkit/machine/act.hpp>
+#include <shardkit/machine/group_rows.hpp>
+#include <shardkit/machine/step_rule.hpp>
 
 // The rules of a step in one place: when it communicates, what it must not do, and which leased buffers exist. They
 // follow from a group's rows and what the step has done so far. Groups, error checks, dry steps, plans, simulations

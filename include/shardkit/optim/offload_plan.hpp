@@ -5,7 +5,7 @@
 #include <span>
 
 #include <shardkit/core/counts.hpp>
-#include <shardkit/plan/group_description.hpp>
+#include <shardkit/machine/group_description.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/state_format.hpp>
 

@@ -18,11 +18,11 @@
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/matrix/host_products.hpp>
 #include <shardkit/matrix/newton_schulz.hpp>
+#include <shardkit/muon/matrix_optimizer.hpp>
+#include <shardkit/muon/muon_options.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
-#include <shardkit/optim/matrix_optimizer.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/muon_options.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/sgd.hpp>
 

@@ -17,10 +17,10 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/plan/plan.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/step/plan_model.hpp>
 
 namespace shardkit {
 

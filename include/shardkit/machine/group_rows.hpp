@@ -8,8 +8,8 @@
 
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/constexpr_vector.hpp>
-#include <shardkit/plan/act.hpp>
-#include <shardkit/plan/group_description.hpp>
+#include <shardkit/machine/act.hpp>
+#include <shardkit/machine/group_description.hpp>
 #include <shardkit/policy/placement_table.hpp>
 
 namespace shardkit::detail {

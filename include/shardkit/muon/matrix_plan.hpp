@@ -15,12 +15,12 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/machine/group_description.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/matrix_placement.hpp>
+#include <shardkit/muon/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/planned_geometry.hpp>
-#include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/planned_axes.hpp>
+#include <shardkit/plan/planned_geometry.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
 namespace shardkit::planner {

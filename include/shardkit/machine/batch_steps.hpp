@@ -7,9 +7,9 @@
 #include <vector>
 
 #include <shardkit/core/constexpr_vector.hpp>
-#include <shardkit/plan/act.hpp>
-#include <shardkit/plan/step_machine.hpp>
-#include <shardkit/plan/step_rule.hpp>
+#include <shardkit/machine/act.hpp>
+#include <shardkit/machine/step_machine.hpp>
+#include <shardkit/machine/step_rule.hpp>
 
 // The batches of whole matrices in a step: their acts, the order in which an optimizer makes them, and what that
 // order must keep. The optimizer, checks, simulations and passes all use these.

@@ -13,9 +13,9 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/factored/factored_works.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/factored_rule.hpp>
-#include <shardkit/optim/factored_works.hpp>
 #include <shardkit/optim/kept_values.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/update.hpp>

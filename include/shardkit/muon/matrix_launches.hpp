@@ -12,16 +12,16 @@
 
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/machine/act.hpp>
+#include <shardkit/machine/batch_steps.hpp>
+#include <shardkit/muon/matrix_exchange.hpp>
+#include <shardkit/muon/matrix_placement.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/kept_values.hpp>
 #include <shardkit/optim/listed_group.hpp>
-#include <shardkit/optim/matrix_exchange.hpp>
-#include <shardkit/optim/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
-#include <shardkit/plan/act.hpp>
-#include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
@@ -30,7 +30,7 @@
 namespace shardkit::detail {
 
 /// The steps of a MatrixRule's groups of one precision that update elements of type `Updated`. They are the acts on
-/// batches of plan/batch_steps.hpp, in their order or in that of a schedule that leads.
+/// batches of machine/batch_steps.hpp, in their order or in that of a schedule that leads.
 /// Memory:  up to three slots of pieces and of whole matrices, the largest matrix of the rank once more, and what the
 /// rule
 ///          works in

@@ -16,10 +16,10 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/owners.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/matrix/products.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/plan/batch_steps.hpp>
 #include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 

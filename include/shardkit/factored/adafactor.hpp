@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <shardkit/core/factor.hpp>
-#include <shardkit/optim/factored_optimizer.hpp>
+#include <shardkit/factored/factored_optimizer.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/param_group.hpp>

@@ -16,13 +16,13 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
-#include <shardkit/optim/list_optimizer_states.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/reports.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verify/list_optimizer_states.hpp>
+#include <shardkit/verify/reports.hpp>
 
 namespace shardkit {
 

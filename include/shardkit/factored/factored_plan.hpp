@@ -9,11 +9,11 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/machine/group_description.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/factored_rule.hpp>
-#include <shardkit/optim/planned_geometry.hpp>
-#include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/planned_axes.hpp>
+#include <shardkit/plan/planned_geometry.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 

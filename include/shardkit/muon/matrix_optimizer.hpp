@@ -11,8 +11,8 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
-#include <shardkit/optim/matrix_launches.hpp>
-#include <shardkit/optim/matrix_placement.hpp>
+#include <shardkit/muon/matrix_launches.hpp>
+#include <shardkit/muon/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/optim/factored_launches.hpp>
+#include <shardkit/factored/factored_launches.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
