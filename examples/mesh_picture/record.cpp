@@ -73,11 +73,11 @@ void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFac
 
 template <class Layer, class Optimizer>
 void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
-    using Gradient = const typename Layer::Precision::Gradient;
     auto& state = sk::detail::Access::state(layer);
     auto& gradients = state.gradients();
     const auto& table = state.geometry().table;
-    const auto list = [&](sk::detail::Extent extent, std::span<Gradient> values, std::vector<sk::ShardInfo>& held) {
+    const auto list = [&](sk::detail::Extent extent, const sk::detail::StoredElements& values,
+                          std::vector<sk::ShardInfo>& held) {
         sk::detail::list_shards(state.geometry(), "gradient", extent, values, state.geometry().range(extent).begin,
                                 held);
     };
