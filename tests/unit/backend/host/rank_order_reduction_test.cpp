@@ -149,7 +149,7 @@ void check_sizes() {
 
 TEST_CASE("host: a call that is given no tree cannot ask for one") {
     CHECK(static_cast<ReduceOp>(detail::TreelessOp(ReduceOp::max)) == ReduceOp::max);
-    CHECK_THROWS_AS(detail::TreelessOp(ReduceOp::tree_sum), std::invalid_argument);
+    CHECK_THROWS_AS(detail::TreelessOp{ReduceOp::tree_sum}, std::invalid_argument);
 }
 
 TEST_CASE_TEMPLATE("host: a reduction of any size, to one place or several, gives the serial sum bit for bit", T,
