@@ -270,8 +270,9 @@ class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
                 *static_cast<const rules::UpdateSpans<Updated, Gather, Gradient, most_states, AnyStates>*>(spans);
             rules::UpdateSpans<Updated, Gather, Gradient, N, Storage> its{
                 any.master, any.gathered, any.gradient, {}, any.draws, any.state_draws, any.rest, any.scales};
-            for (std::size_t s = 0; s < its.states.size(); ++s) {
-                its.states[s] = any.states[s].template as<typename decltype(its)::StateStorage, A>();
+            std::size_t number = 0;
+            for (auto& state : its.states) {
+                state = any.states[number++].template as<typename decltype(its)::StateStorage, A>();
             }
             Loops::update(range, *static_cast<const Update<A>*>(update), its);
             return true;
