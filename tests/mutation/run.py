@@ -37,13 +37,14 @@ STANDARD = re.compile(r"^#include <[a-z_]+>$", re.MULTILINE)
 # What is no code, and the names of the verbs that reduce. Behind SPOKEN_OF they name a kind of call, and call nothing;
 # any other use has to be a statement of its own.
 NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^#include[^\n]*|\benum class [^{;]*\{[^}]*\}', re.MULTILINE)
-VERB = re.compile(r"(?:\b(?P<scope>\w+)::)?\b(?:all_reduce|reduce_scatter)(?P<in_place>_in_place)?\b")
+VERB = re.compile(r"(?:\b(?P<scope>\w+)::)?\b(?:all_reduce|reduce_scatter)(?P<in_place>_in_place|_span)?\b")
 SPOKEN_OF = {"Act", "Transition", "Verb"}
 # Folders of the library that make the verbs, time them or pass calls on to them, and so are not mutated.
 VERBS_MADE = ["backend", "comm", "compiled", "measure"]
 # What a call may reduce by. Only sums are doubled: minima and maxima, which `op` stands for, would stay what they are.
-SUM = re.compile(r"(?:sk::)?ReduceOp::sum|summed|squares \? ReduceOp::sum : ReduceOp::max")
-OTHER = re.compile(r"(?:sk::)?ReduceOp::(?:max|min)|op")
+# A TreelessOp has what the sum would have.
+SUM = re.compile(r"(?:(?:detail::)?TreelessOp\()?(?:(?:sk::)?ReduceOp::sum|squares \? ReduceOp::sum : ReduceOp::max)\)?|summed")
+OTHER = re.compile(r"(?:TreelessOp\()?(?:sk::)?ReduceOp::(?:max|min)\)?|op")
 # What a site may reduce over, and the wrong axes to try instead. Communicators that are made elsewhere for one axis get
 # their wrong axes there: see MADE, and for a group's ROW.
 AXES = {
@@ -96,6 +97,7 @@ DIRECTION = "direction = [[sign(V(beta1 * exp_avg + one_minus_beta1 * g))]];"
 ADAMW = "shardkit/optim/adamw.hpp"
 SGD = "shardkit/optim/sgd.hpp"
 BEGIN_STEP = "shardkit/optim/begin_step.hpp"
+ANY_RULE = "shardkit/optim/any_rule.hpp"
 ARITHMETIC = [
     (LION, "Lion's betas swapped in the direction", DIRECTION, "sign(V(beta2 * exp_avg + one_minus_beta2 * g))"),
     (LION, "Lion's sign dropped", DIRECTION, "V(beta1 * exp_avg + one_minus_beta1 * g)"),
@@ -118,8 +120,9 @@ ARITHMETIC = [
     (BEGIN_STEP, "the loss scale and divisor not taken out of the gradient",
      "[[detail::unscale(divisor_scale, loss_scale) * coefficient.value()]]", "coefficient.value()"),
     (BEGIN_STEP, "no step is skipped", "[[coefficient.found_inf() == FoundInf::yes ? 1 : 0]]", "0"),
-    (BEGIN_STEP, "parameter groups keep the optimizer's weight decay", "auto chosen = [[options[number].options]];", "options->options"),
-    (BEGIN_STEP, "parameter groups keep the optimizer's learning rate", "*= [[options[number].learning_rate_scale]];", "1.0"),
+    (ANY_RULE, "parameter groups keep the optimizer's weight decay", "progress, [[given.options]], own.options.learning_rate,",
+     "own.options"),
+    (ANY_RULE, "parameter groups keep the optimizer's learning rate", "[[given.learning_rate_scale]], scale, update.bytes);", "1.0"),
 ]
 # What stochastic rounding is made of, by statements: file, name, statement, replacement.
 DRAWN = "return rules::philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});"
@@ -333,6 +336,7 @@ ORDER = "shardkit/policy/slice_order.hpp"
 GRADIENTS = "shardkit/sharded/gradient_store.hpp"
 SLICE = "return group * order.together * order.microbatches() + microbatch * order.together + place;"
 BOTH = "return adds.accumulate_pair(stream, addend, sum(at + 1), sum(at));"
+ADDED_UP = "add_up(elements_->sums, summed(), slices ? subtotal(0) : addend(), target);"
 SLICES = [
     (ORDER, "slices taken in turns of all ranks", SLICE, "return microbatch * order.ranks + rank;"),
     (ORDER, "slices taken in one run by each rank", SLICE, "return rank * order.microbatches() + microbatch;"),
@@ -356,8 +360,8 @@ SLICES = [
     (GRADIENTS, "unreduced sums put on the stack's bottom", "elements_->to_sums(stream, full(), sum(carry.depth));",
      "elements_->to_sums(stream, full(), sum(0));"),
     (GRADIENTS, "each slice written at the stack's bottom", "slice_ = slice_carry(step_->added).depth;", "slice_ = 0;"),
-    (GRADIENTS, "the last slice reduced, not the sum", "const bool slices = row.source == Role::subtotals;",
-     "if (row.source == Role::subtotals) { return add_up(elements_->gradients, summed(), full(), target); } const bool slices = false;"),
+    (GRADIENTS, "the last slice reduced, not the sum", ADDED_UP,
+     f"if (slices) {{ add_up(elements_->gradients, summed(), full(), target); }} else {{ {ADDED_UP} }}"),
     ("shardkit/machine/step_machine.hpp", "a slice begins with the one before it", "return rows.slices == 0 && keeps_gradients(its, rows);",
      "return keeps_gradients(its, rows);"),
 ]
@@ -942,7 +946,8 @@ def main():
     trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
     targets = [
-        Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh", "shardkit/rank"], "killer.cpp",
+        Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh", "shardkit/rank", "shardkit/factored", "shardkit/verify"],
+               "killer.cpp",
                has_table=True, expressions=PLACED),
         Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", expressions=ARITHMETIC),
         Target("rounding", ROOT / "include", [], "rounding_killer.cpp", statements=ROUNDING),
