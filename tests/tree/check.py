@@ -170,8 +170,7 @@ def listed_rooms(root):
 
 def listed_parts(root):
     """The parts of docs/architecture.md, and the parts that each of them uses."""
-    text = (root / "docs/architecture.md").read_text(encoding="utf-8")
-    table = re.search(r"^### Parts\n(.*?)^##", text, re.MULTILINE | re.DOTALL)[1]
+    table = section((root / "docs/architecture.md").read_text(encoding="utf-8"), "Parts", level="###")
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     return {re.search(r"`([\w/]+)/`", row[1])[1]: re.findall(r"`([\w/]+)/`", row[3]) for row in rows}
 
@@ -438,8 +437,10 @@ def check_questions(root):
         yield f"docs/architecture.md: {len(rows)} questions, expected at least 12"
 
 
-def section(text, title):
-    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
+def section(text, title, level="##"):
+    """What stands below a heading of that level."""
+    end = rf"(?=^#{{2,{len(level)}}} |\Z)"
+    return re.search(rf"^{level} {title}\n(.*?){end}", text, re.MULTILINE | re.DOTALL)[1]
 
 
 def promises(root):

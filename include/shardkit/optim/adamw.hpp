@@ -8,9 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
@@ -18,8 +15,6 @@
 #include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/options.hpp>
-
-namespace shardkit {}  // namespace shardkit
 
 namespace shardkit::rules {
 

@@ -217,6 +217,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
     void visit(StateVisitor<Engine>& visitor, SourceLocation where) override {
         using Purpose = typename StateVisitor<Engine>::Purpose;
         const Purpose purpose = visitor.purpose();
+        const bool reads = purpose == Purpose::capture || purpose == Purpose::compare;
         List<GroupProgress> all;
         bool as_chosen = true;
         const std::string rule = name_of_rule<Rule>(options());
@@ -241,12 +242,11 @@ class OptimizerFrame : public Optimizer<EngineType> {
                     });
                 }
                 if constexpr (!updates_alone<Rule>) {
-                    if (purpose == Purpose::capture || purpose == Purpose::compare) {
+                    if (reads) {
                         batches_of(state).for_each_kept(state, [&](const auto& kept) { visitor.kept(kept); });
                     }
                 }
-                const bool takes = purpose == Purpose::capture || purpose == Purpose::compare;
-                as_chosen = (takes || group.takes(progress)) && as_chosen;
+                as_chosen = (reads || group.takes(progress)) && as_chosen;
             },
             where);
         if (purpose == Purpose::compare) { visitor.hyper_parameters(numbers_.read_hash(where)); }

@@ -6,11 +6,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/factor.hpp>
@@ -19,8 +15,6 @@
 #include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/options.hpp>
-
-namespace shardkit {}  // namespace shardkit
 
 namespace shardkit::rules {
 

@@ -38,8 +38,6 @@
 #include <shardkit/rank/require_stack.hpp>
 #include <shardkit/rank/streams.hpp>
 
-namespace shardkit {}  // namespace shardkit
-
 namespace shardkit::engine {
 
 /// The engine counts the bytes that its copies move.
