@@ -91,7 +91,8 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     }
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     const bool begins_with_files = !(options->save.empty() && options->resume.empty() && options->init.empty());
-    if (trains || begins_with_files || !options->text.empty() || !options->tokens.empty()) {
+    if (trains || begins_with_files || !options->text.empty() || !options->tokens.empty() ||
+        !options->encoding.empty()) {
         prepared.text = read_text(*options);
     }
     if (begins_with_files) {
@@ -209,6 +210,7 @@ Results train_and_show(const Prepared& prepared, bool reports) {
     const Start& start = prepared.start;
     Job job{options, prepared.text.tokens, {}, KeepParameters::no, start, prepared.identity, prepared.plan.chosen, {},
             {}};
+    job.encoding = prepared.text.encoding;
     std::optional<StopSignals> signals;
     if (!options.save.empty()) {
         signals.emplace();

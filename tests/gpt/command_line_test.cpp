@@ -112,6 +112,9 @@ TEST_SUITE("gpt.command_line") {
         CHECK(replayed->schedule.text() == "none");
         CHECK_FALSE(parse("--slices 4")->replay);
         CHECK(parse("--save runs/7")->names == NameKind::shardkit);
+        CHECK(parse("--encoding merges.txt --sample 3")->model.vocabulary == gpt2_vocabulary);
+        CHECK(parse("--encoding merges.txt --vocabulary 300")->model.vocabulary == 300);
+        CHECK(parse("--encoding merges.txt --tokens a.bin --sample 3")->sample == 3);
         std::string help;
         CHECK_FALSE(parse("--help", &help));
         CHECK(help.find("--microbatches") != std::string::npos);
@@ -125,7 +128,8 @@ TEST_SUITE("gpt.command_line") {
             {"--mesh 2x3x1", {"--heads 4", "2x3x1", "multiple of tp = 3"}},
             {"--mesh 1x3x1 --heads 3 --width 96", {"1x3x1", "tp that divides the vocabulary of 256"}},
             {"--tokens a.bin --text b.txt", {"--text with --tokens", "one of them"}},
-            {"--tokens a.bin --vocabulary 99 --sample 3", {"--sample with --tokens", "expected a text"}},
+            {"--tokens a.bin --vocabulary 99 --sample 3",
+             {"--sample with --tokens", "expected --encoding, or a text"}},
             {"--model 125M", {"--model '125M'", "124M, 350M or 1.5B"}},
             {"--vocabulary 65537", {"--vocabulary '65537'", "from 1 to 65536"}},
             {"--vocabulary 257 --sample 3", {"--vocabulary 257", "at most its 256"}},

@@ -111,6 +111,11 @@ def check_files(folder):
     printed = "".join(chr(byte) if 32 <= byte < 127 or byte in (9, 10) else f"\\x{byte:02x}" for byte in report["sample_bytes"])
     expect(done.stdout.endswith(b"sample:\n" + printed.encode() + b"\n") and "\\x" in printed,
            "the sample is printed, and nothing that a terminal would obey", done)
+    (folder / "merges.txt").write_text("#version: 0.2\na b\nc d\nab cd\n", encoding="utf-8")
+    done = run(folder, "--steps", "60", "--lr", "0.03", "--text", "text.txt", "--encoding", "merges.txt", "--vocabulary",
+               "260", "--sample", "40")
+    expect(done.returncode == 0 and b"text:  text.txt, 500 tokens" in done.stdout, "a text in tokens", done)
+    expect(b"efghabcdefgh" in done.stdout[done.stdout.index(b"sample:"):], "and a sample of them as text", done)
 
 
 def points_of_longest_line(svg):

@@ -43,7 +43,8 @@ void add_flags(program::Flags& flags) {
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
     flags.add("--model", "NAME",
               "124M, 350M or 1.5B: a size of GPT-2, whose values the flags for shapes and --vocabulary change");
-    flags.add("--vocabulary", "N", "how many tokens there are [256, the bytes of a text; 50257 with --tokens]");
+    flags.add("--vocabulary", "N",
+              "how many tokens there are [256, the bytes of a text; 50257 with --tokens or --encoding]");
     flags.add("--sequence", "N", "tokens of a sequence [64]");
     flags.add("--layers", "N", "transformer blocks [4]");
     flags.add("--width", "N", "width of the residual stream [128]");
@@ -60,6 +61,9 @@ void add_flags(program::Flags& flags) {
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
     flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
     flags.add("--tokens", "FILE", "train on GPT-2's tokens in a file as llm.c writes them (.bin), instead of a text");
+    flags.add(
+        "--encoding", "FILE",
+        "write the text, and samples, in the byte pair encoding of a merges.txt of GPT-2 [a token for each byte]");
 }
 
 /// Of the program for hosts alone.
@@ -119,7 +123,7 @@ void add_host_flags(program::Flags& flags) {
               "print its gradients' hashes, which --hashes has of the whole run");
     flags.add("--verify-every", "N",
               "compare what several ranks hold after every N steps, and end with what differs; 0 for never [0]");
-    flags.add("--sample", "N", "generate N bytes after training [0]");
+    flags.add("--sample", "N", "generate N bytes, or tokens of --encoding, after training [0]");
     flags.add("--deadline", "SECONDS",
               "end the run when a rank waits for so long for others in a call, and name those; warn after half of it "
               "[threads: never; mpi: 600]");
@@ -241,7 +245,11 @@ void validate_files(const Options& o) {
                              {"--schedule-out", o.schedule_out},
                              {"--trace", o.trace},
                              {"--hashes", o.hashes}};
-    const Named inputs[] = {{"--text", o.text}, {"--tokens", o.tokens}, {"--init", o.init}, {"--resume", o.resume}};
+    const Named inputs[] = {{"--text", o.text},
+                            {"--tokens", o.tokens},
+                            {"--encoding", o.encoding},
+                            {"--init", o.init},
+                            {"--resume", o.resume}};
     const auto refuse = [](const Named& output, const Named& other, const char* what) {
         throw program::InputError(std::string(output.flag) + " '" + output.path + "' " + what + " " + other.flag +
                                   " '" + other.path + "': expected a file of its own");
@@ -285,7 +293,8 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
         o.microbatches = o.slices / o.mesh.dp;
     }
     program::read_file(flags, "--tokens", o.tokens);
-    if (!o.tokens.empty()) { o.model.vocabulary = gpt2_vocabulary; }
+    program::read_file(flags, "--encoding", o.encoding);
+    if (!(o.tokens.empty() && o.encoding.empty())) { o.model.vocabulary = gpt2_vocabulary; }
     flags.use("--model", [&](const auto& flag, const auto& given) {
         o.model = models[program::parse_name(flag, given, model_names)];
     });
@@ -486,11 +495,11 @@ void validate(const Options& o) {
     constexpr std::size_t many = 1'000'000'000;
     if (o.steps > many) { throw program::bad_flag("--steps", std::to_string(o.steps), "at most 1000000000"); }
     if (o.sample > many) { throw program::bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }
-    if (o.sample > 0 && (o.model.vocabulary > bytes_vocabulary || !o.tokens.empty())) {
+    if (o.sample > 0 && o.encoding.empty() && (o.model.vocabulary > bytes_vocabulary || !o.tokens.empty())) {
         throw program::InputError(
             "--sample with " +
             (o.tokens.empty() ? "--vocabulary " + std::to_string(o.model.vocabulary) : std::string("--tokens")) +
-            ": expected a text and at most its 256 bytes, which can be printed");
+            ": expected --encoding, or a text and at most its 256 bytes, which can be printed");
     }
     try {
         validate(o.model, o.pass_shape().batch);

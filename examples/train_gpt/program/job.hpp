@@ -9,6 +9,7 @@
 #include <string>
 
 #include "choose_schedule.hpp"
+#include "encoding.hpp"
 #include "options.hpp"
 #include "results.hpp"
 #include "start.hpp"
@@ -36,6 +37,7 @@ struct Job {
     ChosenSchedule chosen{};        // as PlanSummary has it
     std::function<int()> signal{};  // the one that asked for the end, or 0; on every rank, or empty on every rank
     std::function<void(const std::string&)> hashed{};  // called by rank 0 with the lines of --hashes; or empty
+    Encoding encoding{};                               // of samples
     std::function<void()> diverged{};  // may be empty; called by rank 0 before any rank throws because of that
 };
 

@@ -71,8 +71,9 @@ struct Options {
     ScheduleChoice schedule;
     std::uint64_t memory_limit = 0;  // bytes of a rank; 0: none
     std::uint64_t seed = 1;
-    std::string text;    // file names; empty: not asked for
-    std::string tokens;  // instead of a text
+    std::string text;      // file names; empty: not asked for
+    std::string tokens;    // instead of a text
+    std::string encoding;  // of a text and of samples; empty: bytes
     std::string json;
     std::string plot;
     std::string schedule_out;
@@ -119,7 +120,7 @@ struct Options {
         return {(sequences_per_rank() + microbatches - 1) / microbatches, model.sequence};
     }
     /// What a run's data are.
-    std::string_view unit() const noexcept { return tokens.empty() ? "bytes" : "tokens"; }
+    std::string_view unit() const noexcept { return tokens.empty() && encoding.empty() ? "bytes" : "tokens"; }
     constexpr std::size_t tokens_per_step() const noexcept { return batch * model.sequence; }
 };
 

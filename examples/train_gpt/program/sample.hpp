@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <shardkit/comm/all_reduce.hpp>
@@ -35,14 +34,14 @@ Token pick(std::span<const A> logits, double uniform) {
     return static_cast<Token>(logits.size() - 1);
 }
 
-/// `count` bytes that a model of bytes writes after a line break, each drawn from its distribution over the next
-/// byte. Where sequences are split, bytes are added up to the next length that can be; no byte before sees them.
-/// Collective: every rank runs it and gathers the same groups; all get the same text.
+/// `count` tokens that a model writes after `begin`, each drawn from its distribution over the next one. Where
+/// sequences are split, tokens are added up to the next length that can be; none before sees them.
+/// Collective: every rank runs it and gathers the same groups; all get the same tokens.
 template <class Model, class Engine, class T = typename Model::T>
-std::string sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, const ModelConfig& config,
-                   const Split& split, std::size_t count, std::uint64_t seed) {
+std::vector<Token> sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, const ModelConfig& config,
+                          const Split& split, Token begin, std::size_t count, std::uint64_t seed) {
     using A = Arithmetic<T>;
-    std::string text = "\n";
+    std::vector<Token> text{begin};
     text.reserve(count + 1);
     std::vector<Token> tokens;
     std::vector<A> logits(config.vocabulary);
@@ -53,7 +52,7 @@ std::string sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, co
         tokens.assign(part.tokens(), 0);
         for (std::size_t t = 0; t < tokens.size(); ++t) {
             const std::size_t position = part.position(t);
-            if (position < seen) { tokens[t] = static_cast<unsigned char>(text[text.size() - seen + position]); }
+            if (position < seen) { tokens[t] = text[text.size() - seen + position]; }
         }
         forward_blocks(model, pass, split.local({1, length}), tokens.data());
         with_head(model, [&](const HeadWeights<const T*>& w) { pass.head(w); });
@@ -62,9 +61,10 @@ std::string sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, co
         pass.copy_logits(seen - 1, logits);
         sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<A>(logits), context.compute_stream());
         const double uniform = unit_interval(mix(mix(seed ^ 0x73616d706c65U) + i));
-        text += static_cast<char>(pick(std::span<const A>(logits), uniform));
+        text.push_back(pick(std::span<const A>(logits), uniform));
     }
-    return text.substr(1);
+    text.erase(text.begin());
+    return text;
 }
 
 }  // namespace train_gpt

@@ -18,11 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void append_bytes(std::ifstream file, std::vector<Token>& tokens) {
-    for (std::istreambuf_iterator<char> at(file), end; at != end; ++at) {
-        tokens.push_back(static_cast<unsigned char>(*at));
-    }
-}
+std::string bytes_of(std::ifstream file) { return {std::istreambuf_iterator<char>(file), {}}; }
 
 /// Headers and pages below the repository's root, by name so that the order is the same everywhere.
 std::vector<fs::path> repository_files(const fs::path& root) {
@@ -88,11 +84,22 @@ std::vector<Token> tokens_of(const std::string& path) {
 
 Text read_text(const Options& options) {
     Text text;
+    if (!options.encoding.empty()) {
+        std::ifstream merges = open_file("--encoding", options.encoding);
+        const std::string given = "--encoding '" + options.encoding + "'";
+        text.encoding = Encoding(merges, given);
+        if (const std::size_t size = text.encoding.size(); size != options.model.vocabulary) {
+            throw program::InputError(given + " has " + std::to_string(size) + " tokens: expected --vocabulary " +
+                                      std::to_string(size) + ", not " + std::to_string(options.model.vocabulary));
+        }
+    }
     std::string given = options.tokens.empty() ? "--text" : "--tokens";
+    std::string bytes;
     if (!options.tokens.empty()) {
-        text = {tokens_of(options.tokens), options.tokens};
+        text.tokens = tokens_of(options.tokens);
+        text.source = options.tokens;
     } else if (!options.text.empty()) {
-        append_bytes(open_file("--text", options.text), text.tokens);
+        bytes = bytes_of(open_file("--text", options.text));
         text.source = options.text;
     } else {
         const auto files = repository_files(TRAIN_GPT_REPOSITORY);
@@ -101,10 +108,12 @@ Text read_text(const Options& options) {
                 std::string("no --text given, and the repository's headers are no longer in '") +
                 TRAIN_GPT_REPOSITORY + "': expected --text FILE");
         }
-        for (const auto& path : files) { append_bytes(std::ifstream(path, std::ios::binary), text.tokens); }
+        for (const auto& path : files) { bytes += bytes_of(std::ifstream(path, std::ios::binary)); }
         text.source = std::to_string(files.size()) + " headers and pages of this repository";
     }
-    given += " '" + text.source + "' has ";
+    given += " '" + text.source + "'";
+    if (options.tokens.empty()) { text.tokens = text.encoding.encode(bytes, given); }
+    given += " has ";
     const ModelConfig& model = options.model;
     if (text.tokens.size() < model.sequence + 1) {
         throw program::InputError(given + std::to_string(text.tokens.size()) + " " + std::string(options.unit()) +

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "encoding.hpp"
 #include "options.hpp"
 
 namespace train_gpt {
@@ -14,11 +15,13 @@ namespace train_gpt {
 struct Text {
     std::vector<Token> tokens;
     std::string source;
+    Encoding encoding;
 };
 
 /// Reads the file of --tokens or --text, or without one the repository's own headers and documentation.
 /// @throws InputError when it is missing, shorter than one sequence and the token after it, has tokens that are not
-/// of the model's vocabulary, or is no whole file of tokens
+/// of the model's vocabulary, or is no whole file of tokens; likewise when the file of --encoding is none of merges,
+/// or has another number of tokens than the model
 Text read_text(const Options& options);
 
 }  // namespace train_gpt

@@ -182,7 +182,9 @@ class Trainer {
     std::string save(std::size_t steps) { return save_run(context_, job_, steps, groups_, *optimizer_); }
 
     std::string sample(std::size_t count) {
-        return train_gpt::sample(context_, model_, work_.pass(), options_.model, split_, count, options_.seed);
+        const Token begin = job_.encoding.of_byte('\n');
+        return job_.encoding.decode(
+            train_gpt::sample(context_, model_, work_.pass(), options_.model, split_, begin, count, options_.seed));
     }
 
     /// Every parameter in full, as double; on rank 0 only, though every rank takes part.
