@@ -78,8 +78,8 @@ void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
     const auto& table = state.geometry().table;
     const auto list = [&](sk::detail::Extent extent, const sk::detail::StoredElements& values,
                           std::vector<sk::ShardInfo>& held) {
-        sk::detail::list_shards(state.geometry(), "gradient", extent, values, state.geometry().range(extent).begin,
-                                held);
+        list_shards(state.geometry(), {sk::detail::Role::reduced, {}, values, state.geometry().range(extent), extent},
+                    held);
     };
     facts.held[0] = layer.shards();
     list(table.reduced, gradients.reduced(), facts.held[2]);

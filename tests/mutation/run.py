@@ -523,7 +523,7 @@ PLACED = [
 REPLICAS = "shardkit/verify/verify_replicas.hpp"
 HASHES = "shardkit/verify/hash_values.hpp"
 HELD = "shardkit/sharded/buffer_digests.hpp"
-ROWS_HELD = "shardkit/sharded/group_members.hpp"
+ROWS_HELD = "shardkit/sharded/held_memory.hpp"
 NUMBERS = "shardkit/rank/gather_values.hpp"
 SPLIT_TOO = "if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }"
 HOLDERS = "ranks.copies([[extent]]);"
@@ -536,11 +536,10 @@ COMPARED = [
      "for (const Item& item : items_) { all[item.holders] = statement_hash(all[item.holders], item.digest); }",
      "static_cast<void>(where);"),
     (REPLICAS, "numbers that every rank holds not compared",
-     "for (auto& number : states.numbers) { comparison.add(std::move(number.name), number.hash); }",
+     "for (auto& [name, hash] : numbers) { comparison.add(std::move(name), hash); }",
      "static_cast<void>(where);"),
     (REPLICAS, "an optimizer's states not compared",
-     "for (const auto& state : states.states) { comparison.add(state.group->geometry(), state.values); }",
-     "static_cast<void>(where);"),
+     "comparison.add(group, each);", "static_cast<void>(where);"),
     (HASHES, "elements counted by each rank that holds them", "piece.flat = intersect(piece.flat, group.range(counted));",
      "static_cast<void>(group);"),
     (HASHES, "elements counted by each replica",
@@ -553,8 +552,7 @@ COMPARED = [
      "sum += element_digest(seed, 0, bits);"),
     (HELD, "the last lane's digest alone", "for (const std::uint64_t each : sums) { sum += each; }",
      "for (const std::uint64_t each : sums) { sum = each; }"),
-    (ROWS_HELD, "stale copies compared", "add(row.role, parameters_.gather_source(), geometry_.updated, geometry_.table.updated);",
-     "add_row(row, parameters_.resting());"),
+    (ROWS_HELD, "stale copies compared", "if (copies != Copies::stale) { return part; }", "if (unit > 0) { return part; }"),
 ]
 COMPARED_EXPRESSIONS = [
     (REPLICAS, "shards compared with each other", HOLDERS, "Extent::full"),

@@ -6,19 +6,15 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <shardkit/checkpoint/converted_states.hpp>
-#include <shardkit/checkpoint/saved_kept.hpp>
+#include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
-#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -28,86 +24,6 @@
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
-
-namespace shardkit::detail SHARDKIT_BUILD {
-
-/// Captures an optimizer's states and numbers. The groups of the state are found fastest in the optimizer's order.
-template <class Engine>
-class CaptureStates final : public StateVisitor<Engine> {
-  public:
-    explicit CaptureStates(SavedState& to) : to_(to) {}
-
-    void group(Group<Engine>& group, MemoryReader*& reader, std::string_view rule) override {
-        rule_ = rule;
-        while (to_.groups[number_]->geometry().path != group.path()) { number_ = (number_ + 1) % to_.groups.size(); }
-        group_ = &group;
-        saved().also_block(reader);
-    }
-    void progress(GroupProgress& progress) override { to_.progress.push_back({number_, progress}); }
-    void state(std::string_view name, std::span<float> values, bool square) override { add(name, values, square); }
-    void state(std::string_view name, std::span<double> values, bool square) override { add(name, values, square); }
-    void state(std::string_view name, std::span<bf16> values, bool square) override { add(name, values, square); }
-    void state(std::string_view name, rules::Block8Span values, bool square) override {
-        saved().forms.push_back(state_form(group_->context(), saved().values.size(), values, square));
-        add_values(name, values.codes);
-        const SavedValues& codes = *saved().values.back();
-        keep(std::make_unique<SavedScales<Engine>>(group_->context(), group_->geometry(), group_->communicators(),
-                                                   codes.kind, values.scales, codes.of));
-    }
-    void kept(const KeptValues<float>& kept) override { add_kept(kept); }
-    void kept(const KeptValues<double>& kept) override { add_kept(kept); }
-    typename StateVisitor<Engine>::Purpose purpose() const noexcept override {
-        return StateVisitor<Engine>::Purpose::capture;
-    }
-
-  private:
-    template <class A>
-    void add_kept(const KeptValues<A>& kept) {
-        keep(std::make_unique<SavedKept<Engine, A>>(group_->context(), group_->geometry(), group_->communicators(),
-                                                    kept));
-    }
-    SavedGroup& saved() const { return *to_.groups[number_]; }
-    template <class T>
-    void add(std::string_view name, std::span<T> values, bool square) {
-        saved().forms.push_back(state_form(group_->context(), saved().values.size(), values, square));
-        add_values(name, values);
-    }
-    template <class T>
-    void add_values(std::string_view name, std::span<T> values) {
-        keep(std::make_unique<SavedValuesOf<Engine, T>>(
-            group_->context(), group_->geometry(), group_->communicators(), StoredKind{Role::states, name}, values,
-            group_->geometry().updated, to_.progress.back().progress.updated));
-    }
-    void keep(std::unique_ptr<SavedValues> values) {
-        values->rule = rule_;
-        saved().values.push_back(std::move(values));
-    }
-
-    SavedState& to_;
-    std::size_t number_ = 0;  // index of the group
-    Group<Engine>* group_ = nullptr;
-    std::string rule_;
-};
-/// Gives optimizers their numbers, in the order of CaptureStates: to check whether they can take them, or to set
-/// them.
-template <class Engine>
-class GiveNumbers final : public StateVisitor<Engine> {
-  public:
-    using Purpose = typename StateVisitor<Engine>::Purpose;
-    GiveNumbers(Purpose purpose, std::span<const SavedProgress> progress) : purpose_(purpose), left_(progress) {}
-
-    void progress(GroupProgress& progress) override {
-        progress = left_.front().progress;
-        left_ = left_.subspan(1);
-    }
-    Purpose purpose() const noexcept override { return purpose_; }
-
-  private:
-    Purpose purpose_;
-    std::span<const SavedProgress> left_;
-};
-
-}  // namespace shardkit::detail SHARDKIT_BUILD
 
 namespace shardkit::checkpoint SHARDKIT_BUILD {
 
@@ -125,25 +41,19 @@ class State {
     using Engine = EngineType;
 
     /// The contents are a model alone. @throws std::invalid_argument for two groups with one path
-    template <class Precision>
-    explicit State(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
-        : context_(&model.context(where)),
-          model_(model),
-          add_groups_([model](detail::SavedState& state, SourceLocation at) { add_groups(state, model, at); }) {
+    explicit State(const Groups<Engine>& model, SourceLocation where = SourceLocation::current())
+        : context_(&model.context(where)), model_(model) {
         check_paths(model, where);
     }
     /// The contents are a model and an optimizer of all or some of its groups.
     /// @throws std::invalid_argument for two groups with one path, or when the optimizer has a group that is not the
     /// model's
-    template <class Precision>
-    State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
-          SourceLocation where = SourceLocation::current())
+    State(const Groups<Engine>& model, Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current())
         : State(model, where) {
         add(optimizer, where);
     }
     /// The contents are a model, an optimizer and a loss scale.
-    template <class Precision>
-    State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer, LossScale<Engine>& loss_scale,
+    State(const Groups<Engine>& model, Optimizer<Engine>& optimizer, LossScale<Engine>& loss_scale,
           SourceLocation where = SourceLocation::current())
         : State(model, optimizer, where) {
         add(loss_scale, {}, where);
@@ -214,22 +124,27 @@ class State {
             throw_invalid_argument(where, "checkpoint::State: two groups have the path '", group.path(), "'");
         }
     }
-    template <class Precision>
-    static void add_groups(detail::SavedState& state, const Model<Engine, Precision>& model, SourceLocation where) {
-        model.for_each_state(
-            [&]<class P>(detail::GroupState<Engine, P>& group) {
-                state.groups.push_back(std::make_unique<detail::SavedGroupOf<Engine, P>>(group));
-            },
-            where);
-    }
-
     /// Returns the current state. Waits for the compute stream.
     detail::SavedState capture(SourceLocation where) const {
         detail::SavedState state;
-        add_groups_(state, where);
-        trust_waits(state);
-        detail::CaptureStates<Engine> states(state);
-        for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
+        detail::List<detail::SavedGroupOf<Engine>*> groups;
+        for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+            auto saved = std::make_unique<detail::SavedGroupOf<Engine>>(group);
+            groups.push_back(saved.get());
+            state.groups.push_back(std::move(saved));
+        }
+        trust_waits(state, where);
+        for (detail::SavedGroupOf<Engine>* const group : groups) { group->list_own(); }
+        std::size_t number = 0;  // of a group, which is found fastest in the optimizer's order
+        for_each_part([&](Optimizer<Engine>& optimizer) {
+            const auto progress = detail::Access::progress(optimizer, where);
+            std::size_t next = 0;
+            for (const auto& of : detail::Access::held(optimizer, where)) {
+                while (!groups[number]->is(*of.group)) { number = (number + 1) % groups.size(); }
+                groups[number]->list(of);
+                state.progress.push_back({number, progress[next++]});
+            }
+        });
         for (const auto& [name, loss_scale] : loss_scales_) {
             const LossScaleState scale = detail::Access::now(*loss_scale);
             const std::string begin = detail::concat("loss_scale.", name, name.empty() ? "" : ".");
@@ -244,10 +159,10 @@ class State {
         return state;
     }
     /// Lets the host wait for streams of a World that has lost ranks since, if the values are those before the loss.
-    void trust_waits(detail::SavedState& state) const {
+    void trust_waits([[maybe_unused]] detail::SavedState& state, [[maybe_unused]] SourceLocation where) const {
         if constexpr (requires(const typename Engine::Stream stream) { stream.trust(true); }) {
-            for (const auto& group : state.groups) {
-                if (!group->was_waited_for()) { return; }
+            for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+                if (!detail::was_waited_for(context_->compute_stream(), group.parameters().updated())) { return; }
             }
             const std::array streams{context_->communication_stream(), context_->compute_stream()};
             for (const auto& stream : streams) { stream.trust(true); }
@@ -263,19 +178,31 @@ class State {
         }
         return least;
     }
+    /// f(optimizer) for each that holds something.
+    template <class F>
+    void for_each_part(const F& f) const {
+        for (Optimizer<Engine>* const optimizer : optimizers_) {
+            for (Optimizer<Engine>* const part : detail::Access::parts(*optimizer)) { f(*part); }
+        }
+    }
     /// Gives the optimizers their numbers, in the order of `capture`.
-    void give(typename detail::StateVisitor<Engine>::Purpose purpose, const detail::SavedState& numbers,
-              SourceLocation where) const {
-        detail::GiveNumbers<Engine> states(purpose, numbers.progress);
-        for (Optimizer<Engine>* const optimizer : optimizers_) { detail::Access::visit(*optimizer, states, where); }
+    void give(detail::Change change, const detail::SavedState& numbers, SourceLocation where) const {
+        std::vector<detail::GroupProgress> progress;
+        for (const detail::SavedProgress& each : numbers.progress) { progress.push_back(each.progress); }
+        std::span<const detail::GroupProgress> left(progress);
+        for_each_part([&](Optimizer<Engine>& optimizer) {
+            const std::size_t count = detail::Access::held(optimizer, where).size();
+            detail::Access::set_progress(optimizer, left.first(count), change, where);
+            left = left.subspan(count);
+        });
     }
     /// @throws UsageError when an optimizer cannot take its numbers; nothing has changed then
     void check_numbers(const detail::SavedState& numbers, SourceLocation where) const {
-        give(detail::StateVisitor<Engine>::Purpose::check, numbers, where);
+        give(detail::Change::check, numbers, where);
     }
     /// Sets the numbers that are no tensors.
     void restore_numbers(const detail::SavedState& numbers, SourceLocation where) const {
-        give(detail::StateVisitor<Engine>::Purpose::restore, numbers, where);
+        give(detail::Change::make, numbers, where);
         const detail::List<detail::SavedScalar>& scalars = numbers.scalars;
         for (std::size_t i = 0; i < loss_scales_.size(); ++i) {
             const std::uint64_t counts = scalars[2 * i + 1].bits;
@@ -286,7 +213,6 @@ class State {
 
     Context<Engine>* context_;
     Groups<Engine> model_;
-    std::function<void(detail::SavedState&, SourceLocation)> add_groups_;
     struct NamedScale {
         std::string name;
         LossScale<Engine>* scale;

@@ -13,8 +13,8 @@
 
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
-#include <shardkit/checkpoint/choose_forms.hpp>
 #include <shardkit/checkpoint/convert_elements.hpp>
+#include <shardkit/checkpoint/converted_states.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/find_numbers.hpp>
 #include <shardkit/checkpoint/load_options.hpp>

@@ -138,7 +138,7 @@ class LoadRun {
         for (Target& target : plan_->targets) {
             const SavedGroup& group = this->group(target);
             const SavedValues& values = *group.values[target.tensor.values];
-            if (copies == nullptr && !values.on_host) { copies = values.copies(where_); }
+            if (copies == nullptr && !values.on_host) { copies = group.copies(where_); }
             const TensorReader reader(target.tensor, group, files_->file(*target.from), target.from->tensor.type,
                                       {world_.rank(), world_.size()}, copies.get(), target.rest);
             target.digest = reader.read(target.digests && files_->verified());

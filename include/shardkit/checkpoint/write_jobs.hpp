@@ -128,7 +128,7 @@ class WriteJobs {
         const SavedValues& values = *group.values[tensor.values];
         pieces.for_each_piece([&](FileRange bytes, std::size_t flat) {
             jobs_.push_back({file, bytes, values.memory(flat), values.on_host, !values.is_copy(), number, {}});
-            if (!values.on_host && copies_ == nullptr) { copies_ = values.copies(where); }
+            if (!values.on_host && copies_ == nullptr) { copies_ = group.copies(where); }
         });
     }
     void copy_state() {
@@ -175,7 +175,8 @@ class WriteJobs {
                 });
                 jobs_.push_back(std::move(job));
             };
-            state_.groups[one.group]->values[one.values]->whole(parameters.span(), use, where);
+            const SavedGroup& group = *state_.groups[one.group];
+            group.whole(*group.values[one.values], parameters.span(), use, where);
         }
         for (Job& job : jobs_) {
             if (!job.owned.empty()) { job.from = job.owned.data(); }

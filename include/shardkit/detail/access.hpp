@@ -73,15 +73,27 @@ struct Access {
     static auto each(const Groups& groups, Location where) {
         return groups.each(where);
     }
-    /// Returns what an optimizer keeps of each of its groups.
-    template <class Optimizer, class Location>
-    static auto kept_states(Optimizer& optimizer, Location where) {
-        return optimizer.kept_states(where);
+    /// The optimizers of which one consists; what one holds of each group that it updates, how far these updates are,
+    /// and its hyper-parameters: see Optimizer.
+    template <class Optimizer>
+    static auto parts(Optimizer& optimizer) {
+        return optimizer.parts();
     }
-    /// Shows a visitor, for a checkpoint, what an optimizer keeps between steps.
-    template <class Optimizer, class Visitor, class Location>
-    static void visit(Optimizer& optimizer, Visitor& visitor, Location where) {
-        optimizer.visit(visitor, where);
+    template <class Optimizer, class Location>
+    static auto held(Optimizer& optimizer, Location where) {
+        return optimizer.held(where);
+    }
+    template <class Optimizer, class Location>
+    static auto progress(Optimizer& optimizer, Location where) {
+        return optimizer.progress(where);
+    }
+    template <class Optimizer, class Progress, class Change, class Location>
+    static void set_progress(Optimizer& optimizer, const Progress& of_groups, Change change, Location where) {
+        optimizer.set_progress(of_groups, change, where);
+    }
+    template <class Optimizer, class Location>
+    static auto hyper_parameters(Optimizer& optimizer, Location where) {
+        return optimizer.hyper_parameters(where);
     }
     /// Restores the numbers of a LossScale.
     template <class Scale, class Value>

@@ -16,7 +16,6 @@
 #include <shardkit/factored/factored_works.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/factored_rule.hpp>
-#include <shardkit/optim/kept_values.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/context.hpp>
@@ -112,9 +111,8 @@ class FactoredLaunches {
         });
     }
 
-    /// Calls f(KeptValues) for each state that is kept of a parameter of the group.
-    template <class F>
-    void for_each_kept(const GroupGeometry& group, std::size_t /*rank*/, const F& f) {
+    /// Appends each state that is kept of a parameter of the group.
+    void list_own_shapes(const GroupGeometry& group, std::size_t /*rank*/, List<HeldMemory>& held) const {
         for (const Parameter& each : parameters_) {
             if (&listed_[each.group].state->geometry() != &group) { continue; }
             std::size_t at = each.kept;
@@ -122,14 +120,11 @@ class FactoredLaunches {
                 const std::size_t count = rules::numbers_over(kept.over, each.extents);
                 if (count == 0) { continue; }
                 const bool renamed = each.extents.is_vector && !kept.of_vectors.empty();
-                KeptValues<A> values;
-                values.name = renamed ? kept.of_vectors : kept.name;
-                values.parameter = each.parameter;
-                values.rows = kept.over == rules::Over::whole ? 1 : each.extents.matrices;
-                values.of_each = count / values.rows;
-                values.everywhere = values.owned = true;
-                values.values = kept_.span().subspan(at, count);
-                f(values);
+                HeldMemory& state = held.emplace_back(HeldMemory{.role = Role::states});
+                state.state = renamed ? kept.of_vectors : kept.name;
+                state.values = kept_.span().subspan(at, count);
+                const std::size_t rows = kept.over == rules::Over::whole ? 1 : each.extents.matrices;
+                state.shape = {each.parameter, rows, count / rows, 0, 1, true, true};
                 at += count;
             }
         }

@@ -17,7 +17,6 @@
 #include <shardkit/muon/matrix_exchange.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
-#include <shardkit/optim/kept_values.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/update.hpp>
@@ -129,17 +128,19 @@ class MatrixLaunches {
     }
 
     const MatrixPlacement& placement() const noexcept { return placement_; }
-    /// Calls f(KeptValues) for each parameter of the group of which something is kept, of experts for this
-    /// rank's; the same on every rank but for who owns it.
-    template <class F>
-    void for_each_kept(const GroupGeometry& group, std::size_t rank, const F& f) {
+    /// Appends what is kept of each parameter of the group, of experts for this rank's; the same on every rank but
+    /// for who owns it.
+    void list_own_shapes(const GroupGeometry& group, std::size_t rank, List<HeldMemory>& held) const {
         for (std::size_t u = 0; u < kept_.size(); ++u) {
             const MatrixUnit& of = unit(u);
             const std::size_t of_each = Rule::kept(of.block());
             if (&placement_.holders(of).group() != &group || of_each == 0 || of.ep != group.ep_index) { continue; }
             const bool whole = of.tp == MatrixUnit::all;
-            f(KeptValues<A>{"kept", of.parameter, whole ? 0 : of.tp, whole ? 1 : group.tp, of.blocks(), of_each,
-                            false, of.owner == rank, kept_[u].span()});
+            HeldMemory& state = held.emplace_back(HeldMemory{.role = Role::states});
+            state.state = "kept";
+            state.values = kept_[u].span();
+            state.shape = {of.parameter,         of.blocks(), of_each,         whole ? 0 : of.tp,
+                           whole ? 1 : group.tp, false,       of.owner == rank};
         }
     }
     /// The bytes of this rank's buffers.

@@ -73,13 +73,6 @@ class CombinedOptimizer : public Optimizer<EngineType> {
     void set_learning_rate(double /*learning_rate*/, SourceLocation where = SourceLocation::current()) override {
         refuse(where, "set_learning_rate");
     }
-    std::vector<ShardInfo> shards() override {
-        std::vector<ShardInfo> all;
-        for (Optimizer<Engine>& part : parts_) {
-            for (ShardInfo& shard : part.shards()) { all.push_back(std::move(shard)); }
-        }
-        return all;
-    }
 
   private:
     /// What the parts have of one group.
@@ -99,7 +92,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         throw_usage_error(where, "CombinedOptimizer: ", verb, " of several optimizers; expected that of a part");
     }
 
-    void change_rates(double to, double from, detail::RateChange change, SourceLocation where) override {
+    void change_rates(double to, double from, detail::Change change, SourceLocation where) override {
         for (Optimizer<Engine>& part : parts_) { part.change_rates(to, from, change, where); }
     }
     detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
@@ -138,19 +131,20 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         }
         return most;
     }
-    detail::List<OptimizerStates> kept_states(SourceLocation where) override {
-        detail::List<detail::List<OptimizerStates>> of_parts;
-        for (Optimizer<Engine>& part : parts_) { of_parts.push_back(part.kept_states(where)); }
-        detail::List<OptimizerStates> all;
-        for (const OfGroup& group : groups_) {
-            OptimizerStates& its = all.push_back(OptimizerStates(0));
-            for (const auto& part : group.parts) { its += of_parts[part.part][part.number]; }
+    detail::List<Optimizer<Engine>*> parts() override {
+        detail::List<Optimizer<Engine>*> all;
+        for (Optimizer<Engine>& part : parts_) {
+            const auto its = part.parts();
+            all.append(its.begin(), its.end());
         }
         return all;
     }
-    void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
-        for (Optimizer<Engine>& part : parts_) { part.visit(visitor, where); }
-    }
+    // What is asked of the parts.
+    detail::List<detail::OptimizerMemory<Engine>> held(SourceLocation /*where*/) override { return {}; }
+    detail::List<detail::GroupProgress> progress(SourceLocation /*where*/) override { return {}; }
+    void set_progress(std::span<const detail::GroupProgress> /*of_groups*/, detail::Change /*change*/,
+                      SourceLocation /*where*/) override {}
+    detail::StatementHash hyper_parameters(SourceLocation /*where*/) override { return 0; }
 
     /// Takes in part number `p`. `updaters`: the part that updates each parameter of each group.
     void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where) {

@@ -35,7 +35,7 @@
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 
 namespace shardkit::detail {
 
@@ -146,16 +146,15 @@ class GroupOptimizer {
         return spans;
     }
 
-    /// What this rank holds of every state, scales of blocks of 8 bits included.
-    void list(const GroupGeometry& group, std::vector<ShardInfo>& shards) const {
-        for (const auto& state : states_) { state.list(group, shards, updated_); }
+    /// Appends what this rank holds of every state.
+    void list(const GroupGeometry& group, List<HeldMemory>& held) const {
+        std::uint32_t squares = kind_.squares;
+        for (const auto& state : states_) {
+            state.list(group, (squares & 1U) != 0, updated_, held);
+            squares >>= 1U;
+        }
     }
 
-    /// f(state number s of the elements that this rank updates).
-    template <class F>
-    void with_state(std::size_t s, const F& f) const {
-        states_[s].span().template with_type<Element>(f);
-    }
     /// Who reads the states beside the rank's own work; null: nobody. Whoever sets it says when it is over.
     MemoryReader*& reader() noexcept { return reader_; }
 
@@ -167,7 +166,7 @@ class GroupOptimizer {
     bool takes(const GroupProgress& progress) const { return !numbers_of_choices(progress).empty(); }
     /// Whether no block of 8 bits would have elements of two different numbers of steps.
     bool cuts_at_blocks(const GroupProgress& progress) const noexcept {
-        return kind_.blocks == nullptr || !any_that(progress.parts, [](const GroupProgress::Part& part) {
+        return kind_.require == nullptr || !any_that(progress.parts, [](const GroupProgress::Part& part) {
                    return part.begin % Block8::block != 0;
                });
     }
@@ -251,7 +250,7 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                       ", a number of states that Rule::Update does not take"));
     }
-    if (kind_.blocks != nullptr) { kind_.blocks->require(group, updated_, where); }
+    if (kind_.require != nullptr) { kind_.require(group, updated_, where); }
     Fnv seed;
     seed.add(group.path);
     state_seed_ = seed.hash;

@@ -17,10 +17,8 @@
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
-#include <shardkit/optim/kept_values.hpp>
 #include <shardkit/optim/norm.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/policy/state_format.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -44,40 +42,15 @@ namespace shardkit {
 
 namespace detail SHARDKIT_BUILD {
 
-enum class RateChange : std::uint8_t { check, make };
+enum class Change : std::uint8_t { check, make };
 
-/// Goes through what an optimizer keeps between steps, group by group: a checkpoint does, and a comparison of
-/// replicas.
+/// What an optimizer holds of one group that it updates.
 template <class Engine>
-class StateVisitor {
-  public:
-    /// What follows is of this group. `reader`: who reads its states beside the rank's work; `rule`: what the rule is
-    /// called.
-    virtual void group(Group<Engine>& /*group*/, MemoryReader*& /*reader*/, std::string_view /*rule*/) {}
-    /// How far its updates are, and of which parameters they are; one who restores replaces it.
-    virtual void progress(GroupProgress& progress) = 0;
-    /// A state of the elements that this rank updates, in the engine's memory. `square`: whether its numbers are
-    /// squares, which blocks of 8 bits store in other codes.
-    virtual void state(std::string_view /*name*/, std::span<float> /*values*/, bool /*square*/) {}
-    virtual void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) {}
-    virtual void state(std::string_view /*name*/, std::span<bf16> /*values*/, bool /*square*/) {}
-    virtual void state(std::string_view /*name*/, rules::Block8Span /*values*/, bool /*square*/) {}
-    /// A state of another shape than its parameter.
-    virtual void kept(const KeptValues<float>& /*kept*/) {}
-    virtual void kept(const KeptValues<double>& /*kept*/) {}
-    /// The hash of an optimizer's hyper-parameters in the engine's memory, behind its groups; for a comparison alone.
-    virtual void hyper_parameters(StatementHash /*hash*/) {}
-
-    enum class Purpose : std::uint8_t {
-        capture,  ///< takes what the optimizer has
-        compare,  ///< likewise, and its hyper-parameters
-        check,    ///< asks whether it can take the progress that it is given, which is all that it does
-        restore   ///< sets that progress
-    };
-    virtual Purpose purpose() const noexcept = 0;
-
-  protected:
-    ~StateVisitor() = default;
+struct OptimizerMemory {
+    Group<Engine>* group = nullptr;
+    MemoryReader** reader = nullptr;  ///< where it keeps who reads this memory beside the rank's work
+    std::string rule;                 ///< what its rule is called
+    List<HeldMemory> held;
 };
 
 }  // namespace detail SHARDKIT_BUILD
@@ -166,7 +139,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
         if constexpr (detail::steps<Engine, X>()) { step_clipped(std::forward<X>(reduced), coefficient, where); }
     }
     /// What this rank holds of every optimizer state.
-    virtual std::vector<ShardInfo> shards() = 0;
+    std::vector<ShardInfo> shards();
     /// Steps that a group has taken, for checkpoints and tests. Waits for the compute stream.
     /// @throws UsageError when it is not the model's
     template <class Layer>
@@ -195,8 +168,8 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
 
     /// The next steps take each learning rate that was given times to / from; of `from` that is `to`, exactly.
     void set_rates(double to, double from, SourceLocation where) {
-        change_rates(to, from, detail::RateChange::check, where);
-        change_rates(to, from, detail::RateChange::make, where);
+        change_rates(to, from, detail::Change::check, where);
+        change_rates(to, from, detail::Change::make, where);
     }
 
   private:
@@ -222,7 +195,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     void update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
 
     /// Makes what set_rates says, or refuses it.
-    virtual void change_rates(double to, double from, detail::RateChange change, SourceLocation where) = 0;
+    virtual void change_rates(double to, double from, detail::Change change, SourceLocation where) = 0;
     /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
     virtual detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
                                       const detail::StepShare& share, SourceLocation where) = 0;
@@ -249,9 +222,17 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// Which parameters of each group it updates.
     virtual detail::List<detail::List<char>> updated(SourceLocation where) = 0;
     virtual std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const = 0;
-    /// What it keeps of each group.
-    virtual detail::List<OptimizerStates> kept_states(SourceLocation where) = 0;
-    virtual void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) = 0;
+    /// The optimizers of which this one consists, which alone hold something.
+    virtual detail::List<Optimizer*> parts() { return {this}; }
+    /// What it holds of each group that it updates, in order.
+    virtual detail::List<detail::OptimizerMemory<Engine>> held(SourceLocation where) = 0;
+    /// How far its updates of each of these groups are. Waits for the compute stream.
+    virtual detail::List<detail::GroupProgress> progress(SourceLocation where) = 0;
+    /// Sets that, or refuses it.
+    virtual void set_progress(std::span<const detail::GroupProgress> of_groups, detail::Change change,
+                              SourceLocation where) = 0;
+    /// The hash of its hyper-parameters in the engine's memory. Waits likewise.
+    virtual detail::StatementHash hyper_parameters(SourceLocation where) = 0;
 
     Groups<Engine> model_;
     std::string left_out_;  // the first parameter that is another optimizer's
@@ -265,6 +246,19 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
+
+template <class Engine>
+std::vector<ShardInfo> Optimizer<Engine>::shards() {
+    std::vector<ShardInfo> list;
+    for (Optimizer* const part : parts()) {
+        for (const auto& of : part->held(SourceLocation{})) {
+            for (const detail::HeldMemory& each : of.held) {
+                if (each.shape.rows == 0) { list_shards(of.group->geometry(), each, list); }
+            }
+        }
+    }
+    return list;
+}
 
 template <class Engine>
 GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options,

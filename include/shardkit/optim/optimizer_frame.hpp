@@ -87,13 +87,6 @@ class OptimizerFrame : public Optimizer<EngineType> {
         numbers_.set_param_groups(std::move(param_groups), std::move(choices), where);
     }
 
-    std::vector<ShardInfo> shards() override {
-        std::vector<ShardInfo> list;
-        for_each_group([&](auto& state, auto& group, auto& /*table*/) { group.list(state.geometry(), list); },
-                       SourceLocation{});
-        return list;
-    }
-
   private:
     template <class P>
     using BatchesOf = OptimizerGroups<Rule, Engine, P>;
@@ -130,11 +123,11 @@ class OptimizerFrame : public Optimizer<EngineType> {
         for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip, where); });
     }
 
-    void change_rates(double to, double from, RateChange change, SourceLocation where) override {
+    void change_rates(double to, double from, Change change, SourceLocation where) override {
         this->require_between_steps("set_learning_rate", where);
         const double rate = to * (numbers_.given_rate() / from);
         numbers_.require_learning_rate(rate, where);
-        if (change == RateChange::make) { numbers_.set_learning_rate(rate, numbers_.given_rate(), where); }
+        if (change == Change::make) { numbers_.set_learning_rate(rate, numbers_.given_rate(), where); }
     }
     StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient, const StepShare& share,
                       SourceLocation where) override {
@@ -195,16 +188,6 @@ class OptimizerFrame : public Optimizer<EngineType> {
         return all;
     }
 
-    List<OptimizerStates> kept_states(SourceLocation where) override {
-        List<OptimizerStates> all;
-        const StateFormat format = state_kind<Rule>(options()).format;
-        for_each_group(
-            [&](auto& /*state*/, auto& group, auto& /*table*/) {
-                all.push_back({group.states_used(), format});
-            },
-            where);
-        return all;
-    }
     std::uint64_t steps_of(const Group<Engine>& wanted, SourceLocation where) const override {
         this->require_here(where);
         std::optional<std::uint64_t> steps;
@@ -214,53 +197,65 @@ class OptimizerFrame : public Optimizer<EngineType> {
         return *steps;
     }
 
-    void visit(StateVisitor<Engine>& visitor, SourceLocation where) override {
-        using Purpose = typename StateVisitor<Engine>::Purpose;
-        const Purpose purpose = visitor.purpose();
-        const bool reads = purpose == Purpose::capture || purpose == Purpose::compare;
-        List<GroupProgress> all;
-        bool as_chosen = true;
-        const std::string rule = name_of_rule<Rule>(options());
-        const std::uint32_t squares = state_kind<Rule>(options()).squares;
+    List<OptimizerMemory<Engine>> held(SourceLocation where) override {
+        List<OptimizerMemory<Engine>> all;
         for_each_group(
-            [&](auto& state, auto& group, auto& table) {
-                GroupProgress& progress = all.emplace_back();
+            [&](auto& state, auto& group, auto& /*table*/) {
                 if (!group.number()) { return; }
-                visitor.group(state, group.reader(), rule);
-                progress = group.progress(table);
-                visitor.progress(progress);
-                if (!group.cuts_at_blocks(progress)) {
-                    state.refuse_group(
-                        where,
-                        "load: a parameter has grown by rows that begin inside a block of 8 bits, whose "
-                        "elements would have taken different numbers of steps: expected "
-                        "StateFormat::bf16 or full");
-                }
-                for (std::size_t s = 0; s < group.states_used(); ++s) {
-                    group.with_state(s, [&](auto values) {
-                        visitor.state(group.state_name(s), values, (squares >> s & 1U) != 0);
-                    });
-                }
-                if constexpr (!updates_alone<Rule>) {
-                    if (reads) {
-                        batches_of(state).for_each_kept(state, [&](const auto& kept) { visitor.kept(kept); });
-                    }
-                }
-                as_chosen = (reads || group.takes(progress)) && as_chosen;
+                OptimizerMemory<Engine>& its =
+                    all.push_back({&state, &group.reader(), name_of_rule<Rule>(options()), {}});
+                group.list(state.geometry(), its.held);
+                if constexpr (!updates_alone<Rule>) { batches_of(state).list_own_shapes(state, its.held); }
             },
             where);
-        if (purpose == Purpose::compare) { visitor.hyper_parameters(numbers_.read_hash(where)); }
-        if (!as_chosen) { require_not_captured(where); }
-        if (purpose != Purpose::restore) { return; }
-        if (!as_chosen) { return choose_again(all, where); }
-        std::size_t number = 0;
+        return all;
+    }
+    List<GroupProgress> progress(SourceLocation where) override {
+        List<GroupProgress> all;
         for_each_group(
             [&](auto& /*state*/, auto& group, auto& table) {
-                const GroupProgress& progress = all[number++];
-                if (group.number()) { group.set_progress(progress, table); }
+                if (group.number()) { all.push_back(group.progress(table)); }
             },
             where);
+        return all;
     }
+    void set_progress(std::span<const GroupProgress> of_groups, Change change, SourceLocation where) override {
+        // f(state, its group, the table, its progress) for those that it updates.
+        const auto for_each = [&](const auto& f) {
+            const GroupProgress* next = of_groups.data();
+            for_each_group(
+                [&](auto& state, auto& group, auto& table) {
+                    if (group.number()) { f(state, group, table, *next++); }
+                },
+                where);
+        };
+        bool as_chosen = true;
+        for_each([&](auto& state, auto& group, auto& /*table*/, const GroupProgress& progress) {
+            if (!group.cuts_at_blocks(progress)) {
+                state.refuse_group(where,
+                                   "load: a parameter has grown by rows that begin inside a block of 8 bits, whose "
+                                   "elements would have taken different numbers of steps: expected "
+                                   "StateFormat::bf16 or full");
+            }
+            as_chosen = group.takes(progress) && as_chosen;
+        });
+        if (!as_chosen) { require_not_captured(where); }
+        if (change == Change::check) { return; }
+        if (as_chosen) {
+            return for_each([](auto& /*state*/, auto& group, auto& table, const GroupProgress& progress) {
+                group.set_progress(progress, table);
+            });
+        }
+        // The tables are made anew for parameters that had one choice of hyper-parameters and are not as far as each
+        // other any more.
+        for_each_batches([](auto& batches) { batches.restart(); });
+        const GroupProgress* next = of_groups.data();
+        model_.for_each_state(
+            [&](auto& state) { next += batches_of(state).choose(state, numbers_.param_groups(), next) ? 1 : 0; },
+            where);
+        make_tables(where);
+    }
+    StatementHash hyper_parameters(SourceLocation where) override { return numbers_.read_hash(where); }
     void require_not_captured(SourceLocation where) {
         for_each_batches([&](auto& batches) {
             if (!batches.captured()) { return; }
@@ -270,16 +265,6 @@ class OptimizerFrame : public Optimizer<EngineType> {
                 "for which the optimizer makes its tables anew, "
                 "and a graph has captured a step with the old ones: make a new optimizer before");
         });
-    }
-    /// Makes the tables anew for parameters that had one choice of hyper-parameters and are not as far as each other
-    /// any more.
-    void choose_again(const List<GroupProgress>& progress, SourceLocation where) {
-        for_each_batches([](auto& batches) { batches.restart(); });
-        std::size_t number = 0;
-        model_.for_each_state(
-            [&](auto& state) { batches_of(state).choose(state, numbers_.param_groups(), progress[number++]); },
-            where);
-        make_tables(where);
     }
 
     Model<Engine, PrecisionType> model_;

@@ -230,7 +230,8 @@ class OptimizerGroups {
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where);
     /// Begins the table anew, into which `choose` takes all groups again, in order, each as far as `progress` says.
     void restart();
-    void choose(State& state, std::span<const ParamGroup> param_groups, const GroupProgress& progress);
+    /// Returns whether it updates the group.
+    bool choose(State& state, std::span<const ParamGroup> param_groups, const GroupProgress* progress);
     /// Steps that a group of that identity has taken; none where it has no such group. Waits for the compute stream.
     std::optional<std::uint64_t> steps(std::uint64_t identity) const;
     /// Whether a graph has captured a step, whose work refers to the tables.
@@ -253,10 +254,10 @@ class OptimizerGroups {
         return batches.own_.bytes();
     }
 
-    /// Calls f(KeptValues) for each state of another shape than its parameter.
-    void for_each_kept(const State& state, const auto& f) {
-        with_launches(state,
-                      [&](auto& launches) { launches.for_each_kept(state.geometry(), state.context().rank(), f); });
+    /// Appends each state of a group that has a shape of its own.
+    void list_own_shapes(const State& state, List<HeldMemory>& held) {
+        with_launches(
+            state, [&](auto& launches) { launches.list_own_shapes(state.geometry(), state.context().rank(), held); });
     }
 
     /// One step of one group alone, on the compute stream.
@@ -325,9 +326,11 @@ void OptimizerGroups<Rule, Engine, Precision>::restart() {
 }
 
 template <class Rule, class Engine, class Precision>
-void OptimizerGroups<Rule, Engine, Precision>::choose(State& state, std::span<const ParamGroup> param_groups,
-                                                      const GroupProgress& progress) {
-    next().choose(state.context(), state.geometry(), param_groups, &progress, table_);
+bool OptimizerGroups<Rule, Engine, Precision>::choose(State& state, std::span<const ParamGroup> param_groups,
+                                                      const GroupProgress* progress) {
+    Group& group = next();
+    group.choose(state.context(), state.geometry(), param_groups, progress, table_);
+    return group.number().has_value();
 }
 
 template <class Rule, class Engine, class Precision>

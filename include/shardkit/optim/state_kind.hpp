@@ -9,7 +9,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/policy/state_format.hpp>
-#include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
@@ -39,25 +38,19 @@ inline void require_blocks(const GroupGeometry& group, std::span<const char> of,
     }
 }
 
-/// What states in blocks of 8 bits need of a group.
-struct BlockStates {
-    void (*require)(const GroupGeometry& group, std::span<const char> of, SourceLocation where);
-    GroupGeometry (*geometry)(const GroupGeometry& group);
-};
-
 /// How a rule's states are stored, as a value.
 struct StateKind {
     StateFormat format = StateFormat::full;
-    std::uint32_t squares = 0;            ///< which states are squares, a bit for each
-    const BlockStates* blocks = nullptr;  ///< null for other formats, with which none of it is compiled
+    std::uint32_t squares = 0;  ///< which states are squares, a bit for each
+    /// Of blocks of 8 bits require_blocks; null for other formats, with which it is not compiled.
+    void (*require)(const GroupGeometry& group, std::span<const char> of, SourceLocation where) = nullptr;
 };
-inline constexpr BlockStates block_states{&require_blocks, &blocks_of};
 template <class Rule>
 StateKind state_kind(const typename Rule::Options& options) {
     if constexpr (requires { Rule::state_kind(options); }) {
         return Rule::state_kind(options);
     } else if constexpr (StorageOf<Rule>::type::format == StateFormat::block8) {
-        return {StateFormat::block8, squares_of<Rule>(), &block_states};
+        return {StateFormat::block8, squares_of<Rule>(), &require_blocks};
     } else {
         return {StorageOf<Rule>::type::format, squares_of<Rule>()};
     }

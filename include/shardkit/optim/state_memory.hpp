@@ -17,7 +17,7 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 
 namespace shardkit::detail {
 
@@ -31,32 +31,31 @@ class StateMemory {
         : name_(name),
           count_(group.updated.size()),
           format_(kind.format),
-          blocks_(kind.blocks),
           type_(format_ == StateFormat::full   ? arithmetic
                 : format_ == StateFormat::bf16 ? ElementType::bf16
                                                : ElementType::uint8),
           elements_(context, group.offloads(), group.path, name, count_ * size_of(type_)) {
-        if (blocks_ != nullptr) { scales_ = {context, group.offloads(), group.path, name, Block8::blocks(count_)}; }
+        if (format_ == StateFormat::block8) {
+            scales_ = {context, group.offloads(), group.path, name, Block8::blocks(count_)};
+        }
     }
     std::string_view name() const noexcept { return name_; }
     AnyStateSpan span() const noexcept {
         return {reinterpret_cast<std::byte*>(elements_.span().data()), scales_.span().data(), count_, format_};
     }
-    /// Appends what the rank holds of it for the parameters of which `only` has not 0; of blocks the codes, and
-    /// behind them the scales.
-    void list(const GroupGeometry& group, std::vector<ShardInfo>& shards, const List<char>& only) const {
-        list_shards(group, name_, group.table.updated, {elements_.span(), type_}, group.updated.begin, shards, &only);
-        if (blocks_ == nullptr) { return; }
-        const GroupGeometry blocks = blocks_->geometry(group);
-        list_shards(blocks, concat(name_, " scales"), group.table.updated, scales_.span(), blocks.updated.begin,
-                    shards, &only);
+    /// Appends it, for the parameters of which `only` has not 0; of blocks the codes, and behind them the scales.
+    void list(const GroupGeometry& group, bool square, const List<char>& only, List<HeldMemory>& held) const {
+        const auto add = [&](const StoredElements& values, std::size_t unit) {
+            held.push_back({Role::states, name_, values, group.updated, group.table.updated, {}, unit, square, only});
+        };
+        add({elements_.span(), type_}, 1);
+        if (format_ == StateFormat::block8) { add(scales_.span(), Block8::block); }
     }
 
   private:
     std::string_view name_;
     std::size_t count_;
     StateFormat format_;
-    const BlockStates* blocks_;
     ElementType type_;
     OffloadedBuffer<Engine, std::uint8_t> elements_{};
     OffloadedBuffer<Engine, float> scales_{};

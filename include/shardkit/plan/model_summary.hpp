@@ -97,17 +97,24 @@ std::string model_summary(const Groups<Engine>& model, Optimizer<Engine>& optimi
 template <class Engine>
 std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
                                                        SourceLocation where = SourceLocation::current()) {
-    const auto states = detail::Access::kept_states(optimizer, where);
-    std::map<std::uint64_t, OptimizerStates> kept;
-    std::size_t number = 0;
-    for (detail::Group<Engine>& group : detail::Access::each(optimizer.model(), where)) {
-        kept.emplace(group.identity(), states[number++]);
+    std::map<std::uint64_t, OptimizerStates> held;
+    for (Optimizer<Engine>* const part : detail::Access::parts(optimizer)) {
+        for (const auto& of : detail::Access::held(*part, where)) {
+            OptimizerStates& its = held.emplace(of.group->identity(), OptimizerStates(0)).first->second;
+            for (const detail::HeldMemory& each : of.held) {
+                const ElementType type = each.values.type();
+                if (each.unit > 1 || each.shape.rows > 0) { continue; }
+                its += OptimizerStates(1, type == ElementType::bf16    ? StateFormat::bf16
+                                          : type == ElementType::uint8 ? StateFormat::block8
+                                                                       : StateFormat::full);
+            }
+        }
     }
     std::vector<planner::GroupDescription> groups = describe_groups(model, where);
-    number = 0;
+    std::size_t number = 0;
     for (detail::Group<Engine>& group : detail::Access::each(model, where)) {
-        const auto found = kept.find(group.identity());
-        groups[number++].optimizer_states = found == kept.end() ? OptimizerStates(0) : found->second;
+        const auto found = held.find(group.identity());
+        groups[number++].optimizer_states = found == held.end() ? OptimizerStates(0) : found->second;
     }
     return groups;
 }

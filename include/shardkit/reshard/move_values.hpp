@@ -73,7 +73,7 @@ class ValueMemory {
             f(values.memory(flat), 0, count);
             return;
         }
-        if (copies_ == nullptr) { copies_ = values.copies(where_); }
+        if (copies_ == nullptr) { copies_ = values.holder->copies(where_); }
         const std::size_t size = size_of(values.type);
         const std::size_t most = std::max<std::size_t>(copies_->capacity() / (size * stride), 1);
         for (std::size_t first = 0; first < count; first += most) {

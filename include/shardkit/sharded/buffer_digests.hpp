@@ -6,56 +6,21 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include <shardkit/core/element.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_part.hpp>
-#include <shardkit/policy/placement.hpp>
-#include <shardkit/policy/placement_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 
-// What a rank holds of a group, without element types, and digests of it that ranks compare or add up.
+// Digests of what a rank holds of a group, which ranks compare or add up.
 
 namespace shardkit::detail {
-
-/// One buffer that a rank holds of a group at the moment, as its row of the placement table says.
-struct HeldBuffer {
-    Role role{};
-    std::string_view state;      ///< the name of an optimizer's state; empty for other roles
-    const void* data = nullptr;  ///< in the engine's memory
-    std::size_t bytes = 0;       ///< of one element: 1, 2, 4 or 8
-    IndexRange flat;             ///< elements of the group's flat order that the buffer holds
-    Extent extent{};             ///< which ranks hold the same elements: with `shard`, those of the same shard
-    std::size_t unit = 1;        ///< elements of the flat order for each element of the buffer: of scales, a block's
-    List<char> of{};             ///< whether it has values of each parameter; empty: of all
-
-    /// Returns what the values are called in errors and in lists of hashes.
-    std::string_view name() const noexcept {
-        switch (role) {
-            case Role::parameters:
-                return "parameter";
-            case Role::gathered:
-                return "full copy";
-            case Role::secondary:
-                return "secondary shard";
-            case Role::master:
-                return "master";
-            case Role::states:
-                return state;
-            case Role::gradients:
-            case Role::reduced:
-            case Role::addend:
-            case Role::subtotals:
-                break;
-        }
-        return "reduced gradient";
-    }
-};
 
 /// Returns the digest of one element, by its number in the whole tensor: a one-to-one function of the element's bits.
 /// A tensor's digest is the sum of those of its elements, modulo 2^64. Integers add up to the same in any order, so
@@ -132,7 +97,7 @@ void with_word(std::size_t bytes, const F& f) {
 struct HeldPiece {
     const GroupGeometry* group = nullptr;
     std::size_t parameter = 0;
-    HeldBuffer values;
+    HeldMemory values;
     IndexRange flat;         ///< elements of the group's flat order; may be empty
     std::uint64_t seed = 0;  ///< tells the digests of different tensors from each other
 };
@@ -154,14 +119,15 @@ std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldP
         const std::size_t count = (piece.flat.size() + unit - 1) / unit;
         // A host goes through them once.
         const std::uint64_t used = host_reads<Engine> ? 1 : Work::lanes_of(count);
-        run_each<Engine>(stream, used,
-                         Work{static_cast<const Word*>(piece.values.data) + begin, count, used, parameter.part,
-                              piece.flat.begin - parameter.range.begin, unit, piece.seed, memory.data()});
+        run_each<Engine>(
+            stream, used,
+            Work{static_cast<const Word*>(piece.values.values.data()) + begin, count, used, parameter.part,
+                 piece.flat.begin - parameter.range.begin, unit, piece.seed, memory.data()});
         Engine::Kernels::run_once(stream, FoldDigests{{memory.data(), used}, into});
     };
     for (const HeldPiece& piece : pieces) {
         if (!piece.flat.empty()) {
-            with_word(piece.values.bytes, [&](auto word) { digest(word, piece); });
+            with_word(size_of(piece.values.values.type()), [&](auto word) { digest(word, piece); });
         }
         ++into;
     }
@@ -171,9 +137,10 @@ std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldP
     return digests;
 }
 
-/// Returns a piece for each parameter that the buffer may have values of, whole in this rank's memory or not. Lists
+/// Returns a piece for each parameter that the memory may have current values of, whole in this rank's or not. Lists
 /// have the same length on every rank.
-inline void list_pieces(const GroupGeometry& group, const HeldBuffer& values, List<HeldPiece>& pieces) {
+inline void list_pieces(const GroupGeometry& group, const HeldMemory& held, List<HeldPiece>& pieces) {
+    const HeldMemory values = held.current(group);
     for (std::size_t p = 0; p < group.parameters.size(); ++p) {
         if (!values.of.empty() && values.of[p] == 0) { continue; }
         pieces.push_back({&group, p, values, intersect(group.parameters[p].range, values.flat), 0});

@@ -99,8 +99,11 @@ struct ElementTable : ElementTypes {
                       PartialNorms* into, bool copies);
     AddNormPieces<Engine> norm_partial;
 
-    /// Writes masters as split ones; null where they cannot be.
+    /// The number of which parameters that are codes without scales are multiples; 0 for others.
+    double code_scale;
+    /// Write masters as split ones, and split ones joined; null where they cannot be.
     void (*split)(const Stream& stream, const Elements& masters, const Elements& upper, const Elements& lower);
+    void (*join)(const Stream& stream, const Elements& upper, const Elements& lower, const Elements& masters);
 
     // Of codes; else null. See coded_parameters.hpp.
     Gather gather_scales;
@@ -174,6 +177,7 @@ constexpr ElementTable<Engine> element_table_of() {
     using Kernels = typename Engine::Kernels;
     ElementTable<Engine> table{};
     static_cast<ElementTypes&>(table) = element_types<Precision>;
+    table.code_scale = scale_of<typename Precision::Written>;
     table.gather_row = &gather_row<Engine, Gather>;
     table.write = [](const auto& context, const auto& parameter, WrittenAs how, const auto& target,
                      std::size_t origin, const auto& values, ValuesDigest* digest) {
@@ -216,6 +220,12 @@ constexpr ElementTable<Engine> element_table_of() {
                 stream, masters.size(),
                 SplitWork<Gather>{std::span<const float>(masters).data(), std::span<Gather>(upper).data(),
                                   static_cast<std::uint16_t*>(lower.data())});
+        };
+        table.join = [](const auto& stream, const auto& upper, const auto& lower, const auto& masters) {
+            run_each<Engine>(
+                stream, masters.size(),
+                JoinWork<Gather>{std::span<const Gather>(upper).data(),
+                                 static_cast<const std::uint16_t*>(lower.data()), std::span<float>(masters).data()});
         };
     }
     if constexpr (Precision::gathers_codes) {

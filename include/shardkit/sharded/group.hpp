@@ -26,9 +26,9 @@
 #include <shardkit/param/initial_values.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/adopted_ranges.hpp>
-#include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/place_group.hpp>
@@ -157,14 +157,7 @@ class Group : NotCopied {
     }
     /// Returns the number of microbatches that the group's slices make, if it has any, else the given one.
     /// @throws std::invalid_argument when another number is given, 0 excepted
-    std::size_t known_microbatches(std::size_t given, SourceLocation where) const {
-        const std::size_t slices = geometry_.table.slices;
-        if (slices == 0 || given == slices) { return given; }
-        if (given == 0) { return slices; }
-        throw_invalid_argument(where, "'", path(), "': ", given, " microbatches given, expected ", slices, ": ",
-                               geometry_.policy.slices, " slices over ", geometry_.data_ranks(),
-                               " data-parallel ranks");
-    }
+    std::size_t known_microbatches(std::size_t given, SourceLocation where) const;
     /// Returns the order in which ranks take the group's slices.
     SliceOrder order_of_slices() const noexcept { return slice_order(geometry_.policy, geometry_.data_ranks()); }
     void end_step() noexcept {
@@ -223,10 +216,15 @@ class Group : NotCopied {
     void write(std::size_t parameter, const TensorValueSource& values, SourceLocation where);
     /// Returns the elements that this rank holds of each parameter and of its master weights.
     std::vector<ShardInfo> shards();
-    /// Returns the buffers whose values the rank holds at the moment, one for each row of the placement table that
+    /// Returns the memory whose values the rank holds at the moment, an item for each row of the placement table that
     /// has some: not the optimizer's states, and reduced gradients only between their reduction and their update.
     /// Later work on the compute stream sees the values.
-    List<HeldBuffer> held();
+    List<HeldMemory> held();
+    /// Returns memory for the elements that this rank updates as fp32, and with split masters joined.
+    typename Engine::template Buffer<float> buffer_of_masters() const;
+    typename Engine::template Buffer<float> join_masters() const;
+    /// Splits them again. The host waits where its memory could end before.
+    void split_masters(const StoredElements& joined);
     /// Prepares an optimizer's update: waits for the reader of the group's memory, if any.
     /// @throws UsageError when a window is open
     void begin_update(SourceLocation where) const {

@@ -81,6 +81,15 @@ void Group<Engine>::list_segments() {
 }
 
 template <class Engine>
+std::size_t Group<Engine>::known_microbatches(std::size_t given, SourceLocation where) const {
+    const std::size_t slices = geometry_.table.slices;
+    if (slices == 0 || given == slices) { return given; }
+    if (given == 0) { return slices; }
+    throw_invalid_argument(where, "'", path(), "': ", given, " microbatches given, expected ", slices, ": ",
+                           geometry_.policy.slices, " slices over ", geometry_.data_ranks(), " data-parallel ranks");
+}
+
+template <class Engine>
 Group<Engine>::~Group() {
     if (parameters_.windows() > 0) {
         end_program("'", path(), "' ended or was assigned to while ", parameters_.windows(),
@@ -157,29 +166,9 @@ void Group<Engine>::add_norms(const double* scale, std::span<PartialNorms> norms
 template <class Engine>
 std::vector<ShardInfo> Group<Engine>::shards() {
     std::vector<ShardInfo> list;
-    const StoredElements resting = parameters_.resting();
-    if (geometry_.sizes.codes.gathered) {
-        // Codes are no numbers without their scales, and follow from the masters.
-    } else if (parameters_.rests_with_copies()) {
-        parameters_.wait();  // a gather may still write the copies
-        // One piece at a time: replica 0 of a piece is its owner's, as only the owner updates it.
-        const Extent extent = parameters_.resting_extent();
-        for (std::size_t s = 0; s < geometry_.shards; ++s) {
-            if (extent == Extent::shard && s != geometry_.shard_index) { continue; }
-            for (std::size_t p = 0; p < geometry_.pieces(); ++p) {
-                const PiecePlace place{s, p};
-                const bool current = place == geometry_.place() || parameters_.copies_are_current();
-                list_shards(geometry_, "parameter", extent, resting, parameters_.resting_range().begin,
-                            HeldRange{geometry_.range_of(place), place, current}, list);
-            }
-        }
-    } else {
-        list_shards(geometry_, "parameter", parameters_.resting_extent(), resting, parameters_.resting_range().begin,
-                    list);
-    }
-    if (geometry_.keeps_master()) {
-        list_shards(geometry_, "master", geometry_.table.updated, parameters_.master(), geometry_.updated.begin,
-                    list);
+    for (const HeldMemory& each : held()) {
+        const bool master = each.role == Role::master && !geometry_.splits_master();
+        if (each.role == Role::parameters || master) { list_shards(geometry_, each, list); }
     }
     return list;
 }
@@ -187,49 +176,39 @@ std::vector<ShardInfo> Group<Engine>::shards() {
 // Says which memory each row of a group's placement table stands for. A new role needs its memory here, which the
 // compiler says; a new row of a known role needs nothing.
 template <class Engine>
-List<HeldBuffer> Group<Engine>::held() {
-    List<HeldBuffer> all;
-    const auto add = [&](Role role, const StoredElements& values, IndexRange flat, Extent extent) {
-        all.push_back({role, {}, values.data(), size_of(values.type()), flat, extent});
-    };
-    const auto add_row = [&](const BufferRow& row, const StoredElements& values) {
-        add(row.role, values, geometry_.range(row.extent), row.extent);
+List<HeldMemory> Group<Engine>::held() {
+    List<HeldMemory> all;
+    const auto add = [&](Role role, const StoredElements& values, Extent extent) -> HeldMemory& {
+        return all.push_back({role, {}, values, geometry_.range(extent), extent});
     };
     const Role sums = geometry_.table.find(Role::reduced) != nullptr ? Role::reduced : Role::gradients;
     const bool codes = geometry_.sizes.codes.gathered;
+    using Copies = HeldMemory::Copies;
+    const Copies copies = parameters_.copies_are_current() ? Copies::current : Copies::stale;
     parameters_.wait();
     for (const BufferRow& row : geometry_.table.buffers()) {
         switch (row.role) {
             case Role::parameters:
                 if (codes) { break; }  // follow from the masters
-                if (parameters_.rests_with_copies() && !parameters_.copies_are_current()) {
-                    // The next gather replaces what other ranks have updated.
-                    add(row.role, parameters_.gather_source(), geometry_.updated, geometry_.table.updated);
-                } else {
-                    add_row(row, parameters_.resting());
-                }
+                add(row.role, parameters_.resting(), row.extent).copies =
+                    parameters_.rests_with_copies() ? copies : Copies::none;
                 break;
             case Role::gathered:
-                if (!codes && row.held == Held::always && parameters_.copies_are_current()) {
-                    add_row(row, parameters_.full());
+                if (!codes && row.held == Held::always && copies == Copies::current) {
+                    add(row.role, parameters_.full(), row.extent);
                 }
                 break;
             case Role::secondary:
-                if (parameters_.shard_is_current()) { add_row(row, parameters_.secondary()); }
+                if (parameters_.shard_is_current()) { add(row.role, parameters_.secondary(), row.extent); }
                 break;
             case Role::master:
-                if (geometry_.splits_master()) {
-                    add_row(row, parameters_.halves());
-                } else {
-                    add_row(row, parameters_.master());
-                }
+                add(row.role, geometry_.splits_master() ? parameters_.halves() : parameters_.master(), row.extent);
                 break;
             case Role::gradients:
             case Role::reduced:
                 if (row.role == sums && step_.reduced() && !step_.updated()) {
                     gradients_.wait();
-                    const Extent extent = geometry_.table.reduced;
-                    add(row.role, gradients_.reduced(), geometry_.range(extent), extent);
+                    add(row.role, gradients_.reduced(), geometry_.table.reduced);
                 }
                 break;
             case Role::states:     // an optimizer's
@@ -254,6 +233,23 @@ void Group<Engine>::write(std::size_t parameter, const TensorValueSource& values
     parameters_.end_write();
     torn_.end(parameter, TornValues::parameters);
     if (statements_.compares_values()) { statements_.set_values(parameter, digest); }
+}
+
+template <class Engine>
+typename Engine::template Buffer<float> Group<Engine>::buffer_of_masters() const {
+    return group_buffer<float>(context_, path(), "joined master weights", geometry_.updated.size());
+}
+template <class Engine>
+typename Engine::template Buffer<float> Group<Engine>::join_masters() const {
+    auto joined = buffer_of_masters();
+    elements_->join(context_.compute_stream(), parameters_.gather_source(), parameters_.halves(), joined.span());
+    return joined;
+}
+template <class Engine>
+void Group<Engine>::split_masters(const StoredElements& joined) {
+    const auto stream = context_.compute_stream();
+    elements_->split(stream, joined, parameters_.gather_source(), parameters_.halves());
+    settle(stream);
 }
 
 template <class Engine>

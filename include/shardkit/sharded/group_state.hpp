@@ -133,18 +133,11 @@ class GroupState : public Group<EngineType> {
         }
         if constexpr (can_split_master<Precision>) {
             if (geometry_.splits_master()) {
-                const auto stream = context_.compute_stream();
-                auto joined =
-                    group_buffer<Master>(context_, path(), "joined master weights", geometry_.updated.size());
-                const std::span<const Gather> upper = parameters_.gather_source();
-                run_each<Engine>(stream, joined.size(),
-                                 JoinWork<Gather>{upper.data(), parameters_.rest().data(), joined.data()});
+                const auto joined = this->join_masters();
                 await_host_memory(context_);
-                f(joined.span());
-                if (to_write) {
-                    elements_->split(stream, joined.span(), parameters_.gather_source(), parameters_.halves());
-                }
-                settle(stream);
+                f(std::span<Master>(joined.span()));
+                if (to_write) { return this->split_masters(joined.span()); }
+                settle(context_.compute_stream());
                 return;
             }
         }

@@ -2,19 +2,18 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <shardkit/core/element.hpp>
-#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/layout/boxes.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/param/tensor_shape.hpp>
+#include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 
 namespace shardkit {
 
@@ -37,48 +36,46 @@ struct ShardInfo {
 
 namespace detail {
 
-/// A range `flat` of a group's flat order in a buffer of this rank. Where several ranks hold it, replica 0 is on a
-/// rank with piece `owner`.
-struct HeldRange {
-    IndexRange flat;
-    PiecePlace owner{};
-    bool current = true;
-};
-
-/// Appends one ShardInfo for each parameter with elements in `held`, a part of `buffer`, or of those of which `only`
-/// has not 0. The buffer is one of that extent and begins with element `origin` of the group's flat order.
-inline void list_shards(const GroupGeometry& group, std::string_view kind, Extent extent,
-                        const StoredElements& buffer, std::size_t origin, const HeldRange& held,
-                        std::vector<ShardInfo>& list, const List<char>* only = nullptr) {
-    for_each_segment(group.parameters.span(), held.flat, [&](Segment segment) {
-        if (only != nullptr && (*only)[segment.parameter] == 0) { return; }
-        ShardInfo& info = list.emplace_back();
-        info.path = group.path;
-        const PlacedParameter& parameter = group.parameters[segment.parameter];
-        info.parameter = parameter.name;
-        info.kind = kind;
-        info.type = buffer.type();
-        info.shape = parameter.shape;
-        const TensorPart& part = parameter.part;
-        info.part = part.shape();
-        info.range = relative_to(segment.flat, parameter.range.begin);
-        info.local = relative_to(segment.flat, origin);
-        info.data = buffer.subspan(info.local.begin, info.local.size()).data();
-        info.replica = group.replica(segment.parameter, extent, held.owner);
-        info.current = held.current;
-        layout::for_each_box(info.part, info.range, [&](const layout::Box& box) {
-            info.boxes.push_back(box);
-            if (box.rank == 0) { return; }
-            info.boxes.back().offsets[part.dimension()] += part.first();
-            info.boxes.back().offsets[0] += part.first_row();
+/// Appends one ShardInfo for each parameter with elements in `held`. Of copies of what other ranks update there is
+/// one for each rank's: replica 0 is its owner's, as only the owner updates it.
+inline void list_shards(const GroupGeometry& of, const HeldMemory& held, std::vector<ShardInfo>& list) {
+    const bool blocks = held.unit > 1;
+    const GroupGeometry of_blocks = blocks ? blocks_of(of) : GroupGeometry{};
+    const GroupGeometry& group = blocks ? of_blocks : of;
+    const IndexRange all = blocks ? group.updated : held.flat;
+    const auto add = [&](IndexRange flat, PiecePlace owner, bool current) {
+        for_each_segment(group.parameters.span(), flat, [&](Segment segment) {
+            if (!held.of.empty() && held.of[segment.parameter] == 0) { return; }
+            ShardInfo& info = list.emplace_back();
+            info.path = group.path;
+            const PlacedParameter& parameter = group.parameters[segment.parameter];
+            info.parameter = parameter.name;
+            info.kind = concat(held.name(), held.ending());
+            info.type = held.values.type();
+            info.shape = parameter.shape;
+            const TensorPart& part = parameter.part;
+            info.part = part.shape();
+            info.range = relative_to(segment.flat, parameter.range.begin);
+            info.local = relative_to(segment.flat, all.begin);
+            info.data = held.values.subspan(info.local.begin, info.local.size()).data();
+            info.replica = group.replica(segment.parameter, held.extent, owner);
+            info.current = current;
+            layout::for_each_box(info.part, info.range, [&](const layout::Box& box) {
+                info.boxes.push_back(box);
+                if (box.rank == 0) { return; }
+                info.boxes.back().offsets[part.dimension()] += part.first();
+                info.boxes.back().offsets[0] += part.first_row();
+            });
         });
-    });
-}
-/// Appends the ShardInfos of all of `buffer`.
-inline void list_shards(const GroupGeometry& group, std::string_view kind, Extent extent,
-                        const StoredElements& buffer, std::size_t origin, std::vector<ShardInfo>& list,
-                        const List<char>* only = nullptr) {
-    list_shards(group, kind, extent, buffer, origin, HeldRange{{origin, origin + buffer.size()}}, list, only);
+    };
+    if (held.copies == HeldMemory::Copies::none) { return add(all, {}, true); }
+    for (std::size_t s = 0; s < group.shards; ++s) {
+        if (held.extent == Extent::shard && s != group.shard_index) { continue; }
+        for (std::size_t p = 0; p < group.pieces(); ++p) {
+            const PiecePlace place{s, p};
+            add(group.range_of(place), place, place == group.place() || held.copies == HeldMemory::Copies::current);
+        }
+    }
 }
 
 }  // namespace detail

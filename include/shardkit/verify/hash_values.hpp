@@ -19,9 +19,9 @@
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
-#include <shardkit/verify/list_optimizer_states.hpp>
 #include <shardkit/verify/reports.hpp>
 
 namespace shardkit {
@@ -41,16 +41,16 @@ class HashSum {
   public:
     explicit HashSum(Context<Engine>& context) : context_(context) {}
 
-    void add(const GroupGeometry& group, const HeldBuffer& values) {
+    void add(const GroupGeometry& group, const HeldMemory& values) {
         List<HeldPiece> pieces;
         list_pieces(group, values, pieces);
-        const std::string kind = concat(values.name(), values.unit > 1 ? " scales" : "");
+        const std::string kind = concat(values.name(), values.ending());
         // Several optimizers of one group have states of one name, each of its own parameters.
         auto hash = std::find_if(hashes_.begin(), hashes_.end(),
                                  [&](const ValuesHash& one) { return one.path == group.path && one.kind == kind; });
         if (hash == hashes_.end()) { hash = hashes_.insert(hash, {group.path, kind, 0}); }
         for (HeldPiece& piece : pieces) {
-            const Extent counted = values.extent == Extent::full ? Extent::shard : values.extent;
+            const Extent counted = piece.values.extent == Extent::full ? Extent::shard : piece.values.extent;
             piece.flat = intersect(piece.flat, group.range(counted));
             if (piece.flat.empty() || group.replica(piece.parameter, counted) != 0) { continue; }
             piece.seed = hash_seed(group.parameters[piece.parameter]);
@@ -85,7 +85,7 @@ std::vector<ValuesHash> hash_held(const Groups<Engine>& model, const Wanted& wan
     HashSum<Engine> hashes(model.context(where));
     for (Group<Engine>& group : Access::each(model, where)) {
         group.require_whole("hash_values", where);
-        for (const HeldBuffer& values : group.held()) {
+        for (const HeldMemory& values : group.held()) {
             if (wanted(values.role)) { hashes.add(group.geometry(), values); }
         }
     }
@@ -136,9 +136,13 @@ template <class Engine>
 [[nodiscard]] std::vector<ValuesHash> hash_values(Optimizer<Engine>& optimizer,
                                                   SourceLocation where = SourceLocation::current()) {
     detail::HashSum<Engine> hashes(optimizer.model().context(where));
-    detail::ListStates<Engine> states;
-    detail::Access::visit(optimizer, states, where);
-    for (const auto& state : states.states) { hashes.add(state.group->geometry(), state.values); }
+    for (Optimizer<Engine>* const part : detail::Access::parts(optimizer)) {
+        for (const auto& of : detail::Access::held(*part, where)) {
+            for (const detail::HeldMemory& each : of.held) {
+                if (each.shape.rows == 0) { hashes.add(of.group->geometry(), each); }
+            }
+        }
+    }
     return hashes.take(where);
 }
 

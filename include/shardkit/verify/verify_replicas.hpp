@@ -18,15 +18,16 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/verify/list_optimizer_states.hpp>
 #include <shardkit/verify/reports.hpp>
 
 namespace shardkit {
@@ -52,11 +53,11 @@ class ReplicaComparison {
     explicit ReplicaComparison(Context<Engine>& context) : context_(context) {}
 
     /// Adds all pieces of a group's buffer that other ranks hold as well.
-    void add(const GroupGeometry& group, const HeldBuffer& values) {
+    void add(const GroupGeometry& group, const HeldMemory& values) {
         List<HeldPiece> pieces;
         list_pieces(group, values, pieces);
         for (HeldPiece& piece : pieces) {
-            const std::size_t holders = holders_of(group, values.extent, group.parameters[piece.parameter]);
+            const std::size_t holders = holders_of(group, piece.values.extent, group.parameters[piece.parameter]);
             if (sets_[holders].size() == 1) { continue; }
             items_.push_back({holders, pieces_.size(), {}, 0});
             pieces_.push_back(std::move(piece));
@@ -172,8 +173,7 @@ class ReplicaComparison {
     std::string name_of(const Item& item) const {
         if (item.piece == none) { return item.name; }
         const HeldPiece& piece = pieces_[item.piece];
-        const bool scales = piece.values.unit > 1;
-        return concat("'", piece.group->path, "' ", piece.values.name(), scales ? " scales" : "", " of '",
+        return concat("'", piece.group->path, "' ", piece.values.name(), piece.values.ending(), " of '",
                       piece.group->parameters[piece.parameter].name, "'");
     }
     static std::string text_of(const ReplicaDifference& found) {
@@ -195,6 +195,55 @@ class ReplicaComparison {
     List<HeldPiece> pieces_;
 };
 
+inline StatementHash hash_of(const GroupProgress& progress) {
+    StatementHash hash = statement_hash(0, progress.own.size());
+    const auto add = [&](const std::vector<std::uint64_t>& list) {
+        for (const std::uint64_t number : list) { hash = statement_hash(hash, number); }
+    };
+    add(progress.own);
+    add(progress.parameters);
+    for (const GroupProgress::Part& part : progress.parts) {
+        hash = statement_hash(hash, part.parameter, part.begin);
+        add(part.numbers);
+    }
+    return hash;
+}
+/// Adds what an optimizer holds: first all states of elements, then what every rank has: steps, states of shapes of
+/// their own, and hyper-parameters. Waits for the compute stream.
+template <class Engine>
+void compare_optimizer(ReplicaComparison<Engine>& comparison, Optimizer<Engine>& optimizer, SourceLocation where) {
+    const auto hash_of_all = [](const Group<Engine>& group, const StoredElements& values) {
+        const std::span<const std::byte> from = values.bytes();
+        std::string bytes(from.size(), '\0');
+        Engine::Kernels::copy_out(group.context().compute_stream(),
+                                  std::span(reinterpret_cast<const std::uint8_t*>(from.data()), from.size()),
+                                  std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()));
+        Fnv fnv;
+        fnv.add(std::string_view(bytes));
+        return fnv.hash;
+    };
+    std::vector<std::pair<std::string, std::uint64_t>> numbers;
+    for (Optimizer<Engine>* const part : Access::parts(optimizer)) {
+        const auto progress = Access::progress(*part, where);
+        std::size_t next = 0;
+        for (const auto& of : Access::held(*part, where)) {
+            const GroupGeometry& group = of.group->geometry();
+            numbers.emplace_back(concat("'", group.path, "' count of steps"), hash_of(progress[next++]));
+            for (const HeldMemory& each : of.held) {
+                if (each.shape.rows == 0) {
+                    comparison.add(group, each);
+                } else if (each.shape.everywhere) {
+                    numbers.emplace_back(concat("'", group.path, "' ", each.name(), " of '",
+                                                group.parameters[each.shape.parameter].name, "'"),
+                                         hash_of_all(*of.group, each.values));
+                }
+            }
+        }
+        numbers.emplace_back("the optimizer's set of hyper-parameters", Access::hyper_parameters(*part, where));
+    }
+    for (auto& [name, hash] : numbers) { comparison.add(std::move(name), hash); }
+}
+
 template <class Engine>
 void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>* optimizer, const LossScale<Engine>* loss_scale,
                      SourceLocation where) {
@@ -203,14 +252,9 @@ void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>* optimizer, 
     ReplicaComparison<Engine> comparison(context);
     for (Group<Engine>& group : Access::each(model, where)) {
         group.require_whole("verify_replicas", where);
-        for (const HeldBuffer& values : group.held()) { comparison.add(group.geometry(), values); }
+        for (const HeldMemory& values : group.held()) { comparison.add(group.geometry(), values); }
     }
-    if (optimizer != nullptr) {
-        ListStates<Engine> states;
-        Access::visit(*optimizer, states, where);
-        for (const auto& state : states.states) { comparison.add(state.group->geometry(), state.values); }
-        for (auto& number : states.numbers) { comparison.add(std::move(number.name), number.hash); }
-    }
+    if (optimizer != nullptr) { compare_optimizer(comparison, *optimizer, where); }
     if (loss_scale != nullptr) {
         const LossScaleState now = Access::now(*loss_scale);
         comparison.add("the loss scale", statement_hash(0, std::bit_cast<std::uint64_t>(now.value()),

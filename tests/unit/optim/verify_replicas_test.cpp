@@ -18,7 +18,6 @@
 #include <shardkit/local_shards.hpp>
 #include <shardkit/shardkit.hpp>
 #include <shardkit/verify.hpp>
-#include <shardkit/verify/list_optimizer_states.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/thrown_message.hpp"
@@ -95,8 +94,10 @@ struct Trainer {
             all.push_back(std::move(one));
         }
         auto& group = sk::detail::Access::state(layer);
-        for (const sk::detail::HeldBuffer& values : group.held()) {
-            const bool half = values.role == sk::detail::Role::master && values.bytes == 2;
+        for (const sk::detail::HeldMemory& held_memory : group.held()) {
+            const sk::detail::HeldMemory values = held_memory.current(group.geometry());
+            const std::size_t bytes = sk::size_of(values.values.type());
+            const bool half = values.role == sk::detail::Role::master && bytes == 2;
             const bool copy = values.role == sk::detail::Role::gathered || values.role == sk::detail::Role::secondary;
             if (!half && !copy) { continue; }
             // Of the weight, as far as it lies here.
@@ -106,8 +107,8 @@ struct Trainer {
             one.what = "'layer' " + std::string(values.name()) + " of 'weight'";
             one.key = one.what + " " + std::to_string(part.begin) + " " +
                       std::to_string(group.geometry().parameters[0].part.whole_index(0));
-            const std::size_t element = (part.begin - values.flat.begin) / values.unit * values.bytes;
-            one.memory = const_cast<std::byte*>(static_cast<const std::byte*>(values.data)) + element;
+            const std::size_t element = (part.begin - values.flat.begin) / values.unit * bytes;
+            one.memory = static_cast<std::byte*>(values.values.data()) + element;
             all.push_back(std::move(one));
         }
         return all;
@@ -240,25 +241,15 @@ void check_told(const std::string& what, const Spoil& spoil) {
     });
 }
 
-/// Counts one more step of a group.
-class CountOn final : public sk::detail::StateVisitor<Engine> {
-  public:
-    void progress(sk::detail::GroupProgress& progress) override {
-        ++progress.own[0];
-        for (std::size_t p = 0; p < progress.updated.size(); ++p) { ++progress.of(p)[0]; }
-    }
-    void state(std::string_view /*name*/, std::span<float> /*values*/, bool /*square*/) override {}
-    void state(std::string_view /*name*/, std::span<double> /*values*/, bool /*square*/) override {}
-    void state(std::string_view /*name*/, std::span<sk::bf16> /*values*/, bool /*square*/) override {}
-    void state(std::string_view /*name*/, sk::rules::Block8Span /*values*/, bool /*square*/) override {}
-    Purpose purpose() const noexcept override { return Purpose::restore; }
-};
-
 TEST_CASE("numbers that every rank holds are compared too: step counts, hyper-parameters, the loss scale") {
     check_told("'layer' count of steps", [](auto& trainer, auto& /*loss_scale*/) {
-        CountOn once;
         sk::Optimizer<Engine>& any = trainer.optimizer;
-        sk::detail::Access::visit(any, once, sk::SourceLocation::current());
+        const sk::SourceLocation where = sk::SourceLocation::current();
+        auto progress = sk::detail::Access::progress(any, where);
+        sk::detail::GroupProgress& once = progress.front();
+        ++once.own[0];
+        for (std::size_t p = 0; p < once.updated.size(); ++p) { ++once.of(p)[0]; }
+        sk::detail::Access::set_progress(any, progress.span(), sk::detail::Change::make, where);
     });
     check_told("the optimizer's set of hyper-parameters",
                [](auto& trainer, auto& /*loss_scale*/) { trainer.optimizer.set_learning_rate(0.0100001); });

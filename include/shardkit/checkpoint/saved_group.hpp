@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/values_by_kind.hpp>
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
+#include <shardkit/sharded/whole_tensor.hpp>
+
+namespace shardkit::detail {
+
+/// A group of a state on its engine: lists what it and its optimizers hold, and reads and writes it.
+template <class Engine>
+class SavedGroupOf final : public SavedGroup {
+    using Use = std::function<void(std::size_t, std::span<const std::byte>)>;
+
+  public:
+    explicit SavedGroupOf(Group<Engine>& group) : group_(group) {}
+    bool is(const Group<Engine>& group) const noexcept { return &group == &group_; }
+
+    /// Lists the values that are saved of the group itself.
+    void list_own() {
+        const GroupGeometry& geometry = group_.geometry();
+        List<char> all(geometry.parameters.size());
+        List<char> trained(geometry.parameters.size());
+        for (std::size_t p = 0; p < all.size(); ++p) {
+            all[p] = 1;
+            trained[p] = geometry.parameters[p].frozen ? 0 : 1;
+        }
+        for (const HeldMemory& held : group_.held()) {
+            if (held.role == Role::parameters || (held.role == Role::master && geometry.sizes.codes.gathered)) {
+                // Of codes the masters are the parameters.
+                add({Role::parameters, {}}, held, all).code_scale = group_.elements().code_scale;
+            } else if (held.role == Role::master && geometry.splits_master()) {
+                values.push_back(std::make_unique<SavedValues>(
+                    StoredKind{Role::master, {}}, ElementType::fp32, geometry, trained,
+                    SavedValues::Copied{[this](std::span<std::byte> copy) {
+                                            const auto joined = group_.join_masters();
+                                            Engine::Kernels::copy_out(
+                                                stream(), std::span<const std::uint8_t>(bytes_of(joined.span())),
+                                                as_uint8(copy));
+                                        },
+                                        [this](std::span<const std::byte> copy) {
+                                            const auto joined = group_.buffer_of_masters();
+                                            copy_in(copy, joined.span());
+                                            group_.split_masters(joined.span());
+                                        }}));
+            } else if (held.role == Role::master) {
+                add({Role::master, {}}, held, trained);
+            }
+        }
+    }
+    /// Lists what an optimizer holds of it.
+    void list(const OptimizerMemory<Engine>& optimizer) {
+        of_optimizers_.push_back(optimizer.reader);
+        for (std::size_t i = 0; i < optimizer.held.size(); ++i) {
+            const HeldMemory& held = optimizer.held[i];
+            List<char> of = held.of;
+            if (held.shape.rows > 0) {
+                of.resize(geometry().parameters.size());
+                of[held.shape.parameter] = 1;
+            } else if (held.unit == 1) {
+                const bool in_blocks = held.values.type() == ElementType::uint8;
+                forms.push_back({values.size(), in_blocks, held.square});
+            }
+            add({Role::states, held.state, held.unit > 1}, held, std::move(of)).rule = optimizer.rule;
+        }
+    }
+
+    const GroupGeometry& geometry() const noexcept override { return group_.geometry(); }
+    void require_idle(std::string_view verb, SourceLocation where) const override {
+        if (group_.step().busy()) {
+            throw_usage_error(where, verb, ": '", group_.path(),
+                              "' is within an accumulation or has reduced gradients, which no checkpoint holds: step "
+                              "or drop them before");
+        }
+        if (group_.reader() != nullptr) {
+            throw_usage_error(where, verb, ": an earlier save of '", group_.path(),
+                              "' is still pending: commit it before");
+        }
+    }
+    void begin_load(SourceLocation where) const override { group_.begin_write(where); }
+    void end_load() const override { group_.end_load(); }
+    TornValues& torn() const noexcept override { return group_.torn(); }
+    void require_whole(std::string_view verb, SourceLocation where) const override {
+        group_.require_whole(verb, where);
+    }
+    GroupStatements& statements() const noexcept override { return group_.statements(); }
+    void note_load(std::size_t parameter) const override { group_.note_load(parameter); }
+    void set_reader(MemoryReader* reader) const noexcept override {
+        group_.set_reader(reader);
+        for (MemoryReader** const of : of_optimizers_) { *of = reader; }
+    }
+
+    std::unique_ptr<engine::MemoryCopies> copies([[maybe_unused]] SourceLocation where) const override {
+        if constexpr (host_reads<Engine>) {
+            return nullptr;
+        } else {
+            return std::make_unique<typename Engine::MemoryCopies>(stream(), where);
+        }
+    }
+    void copy_in(std::span<const std::byte> from, const StoredElements& to) const override {
+        Engine::Kernels::copy_in(stream(), as_uint8(from), bytes_of(to));
+    }
+    void whole(const SavedValues& of, std::span<const std::size_t> parameters, const Use& use,
+               SourceLocation where) const override {
+        const auto with = [&](const StoredElements& part) {
+            switch (size_of(part.type())) {
+                case 1:
+                    return whole_of<std::uint8_t>(of.geometry(), part, parameters, use, where);
+                case 2:
+                    return whole_of<bf16>(of.geometry(), part, parameters, use, where);
+                case 4:
+                    return whole_of<float>(of.geometry(), part, parameters, use, where);
+                default:
+                    return whole_of<double>(of.geometry(), part, parameters, use, where);
+            }
+        };
+        if (!of.is_copy()) { return with(of.to_save()); }
+        const auto joined = group_.join_masters();  // which alone are saved from copies
+        with(joined.span());
+        settle(stream());
+    }
+
+  private:
+    auto stream() const { return group_.context().compute_stream(); }
+    static std::span<const std::uint8_t> as_uint8(std::span<const std::byte> bytes) noexcept {
+        return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
+    }
+    static std::span<std::uint8_t> as_uint8(std::span<std::byte> bytes) noexcept {
+        return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
+    }
+    static std::span<std::uint8_t> bytes_of(const StoredElements& values) noexcept {
+        return {static_cast<std::uint8_t*>(values.data()), values.size() * size_of(values.type())};
+    }
+
+    /// Where that is the host's, of an offloaded group, the host waits for the compute stream, behind which steps
+    /// have stored them.
+    SavedValues& add(const StoredKind& kind, const HeldMemory& held, List<char> of) {
+        const bool offloaded = kind.role != Role::parameters && geometry().offloads();
+        if (offloaded) { stream().synchronize(); }
+        auto& added = *values.push_back(std::make_unique<SavedValues>(kind, geometry(), held, std::move(of)));
+        added.on_host = host_reads<Engine> || offloaded;
+        added.holder = this;
+        return added;
+    }
+    /// T: elements of as many bytes as those of `part`, which are moved as they are.
+    template <class T>
+    void whole_of(const GroupGeometry& geometry, const StoredElements& part, std::span<const std::size_t> parameters,
+                  const Use& use, SourceLocation where) const {
+        auto& context = group_.context();
+        std::span<const T> full(static_cast<const T*>(part.data()), part.size());
+        typename Engine::template Buffer<T> gathered;
+        if (full.size() != geometry.buffer_numel) {
+            gathered =
+                group_buffer<T>(context, geometry.path, "a group gathered for a checkpoint", geometry.buffer_numel);
+            gather_whole(group_.communicators(), geometry, full, gathered.span(), stream(), where);
+            full = gathered.span();
+        }
+        std::vector<T> host;
+        for (const std::size_t parameter : parameters) {
+            const PlacedParameter& its = geometry.parameters[parameter];
+            const WholeTensor<Engine, T> tensor(context, group_.communicators(), geometry, parameter,
+                                                full.subspan(its.range.begin, its.range.size()), stream(), where);
+            host.resize(its.shape.numel());
+            tensor.copy(std::span<T>(host));
+            use(parameter, std::as_bytes(std::span<const T>(host)));
+        }
+    }
+
+    Group<Engine>& group_;
+    List<MemoryReader**> of_optimizers_;
+};
+
+}  // namespace shardkit::detail
