@@ -15,7 +15,7 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/sharded/norm_pieces.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 #include "engine_workload.hpp"
 

@@ -11,6 +11,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/norm_memory.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
@@ -18,7 +19,6 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/norm_over_groups.hpp>
 #include <shardkit/sharded/place_group.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/model.hpp>
@@ -51,7 +51,6 @@
     prefix template class shardkit::Optimizer<Engine>;                                                              \
     prefix template std::size_t shardkit::detail::dp_extent(const shardkit::Context<Engine>&);                      \
     prefix template class shardkit::detail::NormTable<Engine>;                                                      \
-    prefix template class shardkit::detail::NormTables<Engine>;                                                     \
     prefix template class shardkit::detail::NormMemory<Engine>;                                                     \
     prefix template shardkit::Reduced<Engine> shardkit::detail::reduce(                                             \
         shardkit::Accumulation<Engine>&&, const shardkit::Divisor&, const shardkit::detail::LossScaleUse&,          \

@@ -251,7 +251,7 @@ STATES = [
 
 # What exact sums and the norm's are made of, by statements likewise.
 EXACT_SUM = "shardkit/core/exact_sum.hpp"
-NORM_SUM = "shardkit/optim/norm_sum.hpp"
+NORM_SUM = "shardkit/sharded/norm_sum.hpp"
 NEAR = "shardkit/backend/host/for_each_lanes.hpp"
 NEAR_SUM = "shardkit/backend/host/lanes.hpp"
 NEAR_LOOP = "shardkit/backend/host/loops.inc"

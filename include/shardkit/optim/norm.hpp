@@ -1,194 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/core/finite.hpp>
-#include <shardkit/detail/list.hpp>
-#include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
-#include <shardkit/optim/norm_buffer_sizes.hpp>
-#include <shardkit/optim/norm_sum.hpp>
+#include <shardkit/optim/norm_memory.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/per_tensor_norms.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
-
-namespace detail {
-
-/// Before a norm's sums: *scale becomes what every gradient is multiplied by, the sums zero. Run once, in a stream's
-/// order; all pointers lead into the engine's memory.
-struct BeginNorm {
-    double divisor_scale;
-    const LossScaleState* loss_scale;  ///< null without one
-    double* scale;
-    std::span<double> sums;
-
-    constexpr void operator()() const {
-        *scale = detail::unscale(divisor_scale, loss_scale);
-        for (double& sum : sums) { sum = 0; }
-    }
-};
-
-/// After the sums of elements that other ranks count: keeps of them what is not finite. Run once; engine memory.
-struct KeepNonfinite {
-    double* sums;
-
-    constexpr void operator()() const { NormSum::keep_nonfinite(sums); }
-};
-
-/// After the sums were added over all ranks: rounds them, or squares the largest magnitude. Run once, in a stream's
-/// order, as a work of its own or the first of a step's; engine memory.
-struct FinishNorm {
-    const double* sum = nullptr;  ///< a NormSum that travelled, or the two of BeginInfinityNorm; null: nothing to do
-    double* total = nullptr;      ///< two: sum of squares and non-finite count
-    NormKind kind = NormKind::two;
-
-    static constexpr std::size_t most_reads = NormSum::numbers;
-    /// Returns what it reads, so that as many threads can load it.
-    constexpr std::span<const double> reads() const noexcept {
-        return {sum, sum == nullptr ? 0 : kind == NormKind::two ? most_reads : 2};
-    }
-    constexpr void operator()() const { (*this)(sum); }
-    constexpr void operator()(const double* read) const {
-        if (sum == nullptr) { return; }
-        if (kind == NormKind::two) {
-            const NormTotal rounded = NormSum(read).total();
-            total[0] = rounded.sum_of_squares;
-            total[1] = rounded.nonfinite;
-        } else {
-            total[0] = read[1] > 0 ? std::numeric_limits<double>::quiet_NaN() : read[0] * read[0];
-            total[1] = read[1] > 0 || !is_finite(read[0]) ? 1 : 0;
-        }
-    }
-};
-static_assert(NormNumbers::sent == NormSum::numbers);
-
-/// Of an infinity norm, this rank's largest magnitude and whether there is a NaN. Run once.
-struct BeginInfinityNorm {
-    std::span<const PartialNorms> norms;
-    double* largest;  ///< two: the magnitude, and 1 for a NaN
-
-    constexpr void operator()() const {
-        PartialNorms all;
-        for (const PartialNorms& each : norms) { all.add(each); }
-        largest[0] = all.largest;
-        largest[1] = all.nan;
-    }
-};
-
-/// Holds a rank's memory for the norms of all its models: what sums are added in, and the totals, which take
-/// turns.
-template <class Engine>
-class NormMemory {
-  public:
-    explicit NormMemory(Context<Engine>& context);
-    /// Returns a rank's memory, where a norm begins.
-    static NormMemory& begin(Context<Engine>& context);
-    /// Takes a group into the norm that was begun last.
-    void list(Group<Engine>& group) {
-        const auto add = group.elements().norm_partial;
-        const auto adds = [add](const auto& each) { return each->adds_by(add); };
-        if (std::none_of(tables_.begin(), tables_.end(), adds)) {
-            tables_.push_back(Owned<NormTables<Engine>>(new NormTables<Engine>(*context_, add)));
-        }
-        NormTables<Engine>& its = **std::find_if(tables_.begin(), tables_.end(), adds);
-        its.list(begun_, group.in_norm(), !group.step().skipped());
-        if (std::find(lists_.begin(), lists_.end(), &its) == lists_.end()) { lists_.push_back(&its); }
-    }
-    /// Returns the lists of the groups that were taken in, one for each type of reduced gradients.
-    std::span<NormTables<Engine>* const> lists() const noexcept { return lists_.span(); }
-
-    /// Returns what the norms' all-reduces are for.
-    const engine::CallSubject* subject() const noexcept { return subject_; }
-
-    /// Adds what one more group's updates were to what the norm's call states.
-    void add_updates(StatementHash updates) { updates_.push_back(updates); }
-    /// Returns what the norm's call states: the updates of all groups, and its gradients.
-    StatementHash stated(StatementHash gradients) {
-        if (context_->world().size() == 1) { return 0; }
-        StatementHash hash = 1;
-        for (const StatementHash updates : updates_) { hash = statement_hash(hash, updates); }
-        hash = statement_hash(hash, gradients);
-        if (StatementBook* const book = book_of(context_->world())) { book->note_norm(hash, gradients, updates_); }
-        return hash;
-    }
-
-    /// Returns where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
-    double* take_total() {
-        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(NormNumbers::totals); }
-        return totals_.data() + 2 * (taken_++ % norm_slots);
-    }
-    std::uint64_t taken() const noexcept { return taken_; }
-
-    /// Leaves the last work of the norm to the step that follows at once.
-    void leave(const FinishNorm& finish) noexcept { left_ = finish; }
-    /// Returns what was left of the norm with that total, for the caller to do; nothing where nothing was.
-    FinishNorm take_left(const double* total) noexcept {
-        return left_.total == total ? std::exchange(left_, FinishNorm{}) : FinishNorm{};
-    }
-
-    /// Returns room for what norms of so many parameters are made of, and for the lanes behind them.
-    std::span<PartialNorms> partial_norms(std::size_t parameters) {
-        const std::size_t count = parameters + AddPartialNorms<float>::most_lanes;
-        constexpr std::size_t each = sizeof(PartialNorms) / sizeof(double);
-        if (partial_norms_.size() < count * each) {
-            context_->compute_stream().synchronize();
-            partial_norms_ = context_->template buffer<double>(count * each);
-        }
-        return {reinterpret_cast<PartialNorms*>(partial_norms_.data()), parameters};
-    }
-
-    /// Returns what a norm's sum is added in, kept between steps: the scale and NormNumbers::sent numbers.
-    std::span<double> scratch() {
-        if (scratch_.size() == 0) { scratch_ = context_->template buffer<double>(NormNumbers::scratch); }
-        return scratch_.span();
-    }
-
-  private:
-    Context<Engine>* context_;
-    const engine::CallSubject* subject_;
-    typename Engine::template Buffer<double> scratch_;
-    typename Engine::template Buffer<double> totals_;
-    typename Engine::template Buffer<double> partial_norms_;
-    std::uint64_t taken_ = 0;
-    std::vector<StatementHash> updates_;  // of each group
-    List<Owned<NormTables<Engine>>> tables_;
-    List<NormTables<Engine>*> lists_;  // of the norm that was begun last
-    std::uint64_t begun_ = 0;
-    FinishNorm left_;
-};
-
-// Out of the class, so that `extern template` keeps them out of a file.
-
-template <class Engine>
-NormMemory<Engine>::NormMemory(Context<Engine>& context)
-    : context_(&context), subject_(subject_of(context.world(), "the global norm")) {}
-
-template <class Engine>
-NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
-    NormMemory& memory = context.template kept<NormMemory>();
-    memory.left_ = {};
-    memory.updates_.clear();
-    memory.lists_.clear();
-    ++memory.begun_;
-    return memory;
-}
-
-}  // namespace detail
 
 /// The norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
 /// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
@@ -204,7 +33,7 @@ class GlobalNorm {
     }
     /// Whether any gradient element of any rank is infinite or NaN; waits likewise.
     FoundInf found_inf(SourceLocation where = SourceLocation::current()) const {
-        return shardkit::detail::found_inf(read(where));
+        return read(where).nonfinite > 0 ? FoundInf::yes : FoundInf::no;
     }
 
     /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
@@ -314,12 +143,7 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
             if (!group.step().skipped()) { group.gradients().wait(); }
             memory.list(group);
         }
-        bool copies = false;
-        for (NormTables<Engine>* const list : memory.lists()) {
-            copies = list->add_copied_to(compute, scratch.data(), sums.data()) || copies;
-        }
-        if (copies) { Engine::Kernels::run_once(compute, KeepNonfinite{sums.data()}); }
-        for (NormTables<Engine>* const list : memory.lists()) { list->add_to(compute, scratch.data(), sums.data()); }
+        memory.add_to(compute, scratch.data(), sums.data());
     } else {
         const auto norms = partial_norms(reduced, memory, where);
         Engine::Kernels::run_once(compute, BeginInfinityNorm{norms, sums.data()});

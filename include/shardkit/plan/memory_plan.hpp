@@ -13,9 +13,9 @@
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/machine/group_rows.hpp>
 #include <shardkit/memory/slot_pool.hpp>
-#include <shardkit/optim/norm_buffer_sizes.hpp>
 #include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::planner {
 

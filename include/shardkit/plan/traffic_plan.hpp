@@ -19,10 +19,10 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/machine/group_description.hpp>
-#include <shardkit/optim/norm_buffer_sizes.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/step_counts.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::planner {
 

@@ -238,10 +238,9 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///                                           type; they return when the host's side is done
 ///     run_once(stream, work)                work(), once: scalars that depend on scalars. It is copied
 ///     norm_partial(stream, pieces, positions, scale, into)
-///                                           adds (*scale * g)^2 of the elements of all pieces
-///                                           (sharded/norm_pieces.hpp), and the finite check, to a travelling NormSum
-///                                           (optim/norm_sum.hpp); `positions`: from the first piece's begin to
-///                                           the last one's end
+///                                           adds (*scale * g)^2 of the elements of all pieces, and the finite
+///                                           check, to a travelling NormSum (sharded/norm_sum.hpp); `positions`: from
+///                                           the first piece's begin to the last one's end
 ///     update(stream, ranges, updates, skip, spans)
 ///                                           a functor's update (optim/update.hpp) of each range's elements, with any
 ///                                           number of states; nothing where *skip is not 0

@@ -21,8 +21,7 @@
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
-#include <shardkit/sharded/norm_over_groups.hpp>
-#include <shardkit/sharded/per_tensor_norms.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 
@@ -61,6 +60,11 @@ inline List<IndexRange> zeroed_ranges(const GroupGeometry& geometry) {
     return ranges;
 }
 
+/// Adds the elements of `count` pieces to a sum: Kernels::norm_partial of their type.
+template <class Engine>
+using AddNormPieces = void (*)(const typename Engine::Stream& stream, const NormRun* pieces, std::size_t count,
+                               IndexRange positions, const double* scale, double* into);
+
 /// The element types of a group as values: which they are, and the functions of them that its stores call. A group of
 /// other types has another table and the same stores, so a program has the functions of the types that it names.
 template <class Engine>
@@ -94,7 +98,7 @@ struct ElementTable : ElementTypes {
     Sums gradients;
     Sums sums;  ///< of the reduction type itself
     void (*digest_sums)(ValuesDigest& digest, const Elements& values);
-    /// Adds the norms of some sums to `into`; see per_tensor_norms.hpp.
+    /// Adds the norms of some sums to `into`; see norm_sum.hpp.
     void (*add_norms)(const Stream& stream, const Elements& sums, const double* scale, PartialNorms* lanes,
                       PartialNorms* into, bool copies);
     AddNormPieces<Engine> norm_partial;

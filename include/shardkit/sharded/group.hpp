@@ -317,11 +317,6 @@ class Group : NotCopied {
     /// Adds what this rank counts of each parameter's reduced gradients to `norms`, one for each. Engine memory.
     /// `lanes`: memory to work in, AddPartialNorms::most_lanes.
     void add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes);
-    /// Returns the group's part in a norm over its model.
-    NormGroup in_norm() noexcept {
-        return {identity(), &life(), gradients_.reduced(), &counted_segments_, &copied_segments_};
-    }
-
     /// Returns whether a window or a step still uses memory that a schedule has chosen.
     bool uses_scheduled_memory() const noexcept {
         return parameters_.shows_held() || (step_.busy() && gradients_.placed());

@@ -13,7 +13,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/per_tensor_norms.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/verify/reports.hpp>

@@ -17,7 +17,7 @@
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/norm_pieces.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 #include "unit/backend/host/batched_kernels.hpp"
 

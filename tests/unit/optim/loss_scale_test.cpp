@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/optim/norm_sum.hpp>
+#include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 #include "golden.hpp"
@@ -49,9 +49,14 @@ TEST_CASE("LossScaleState: starts at 2^16, doubles after 2000 clean steps in a r
 }
 
 TEST_CASE("found_inf: any nonfinite count is a yes, an overflowed sum alone is not") {
-    CHECK(sk::detail::found_inf({}) == sk::FoundInf::no);
-    CHECK(sk::detail::found_inf({.sum_of_squares = INFINITY}) == sk::FoundInf::no);
-    CHECK(sk::detail::found_inf({.sum_of_squares = 1, .nonfinite = 1}) == sk::FoundInf::yes);
+    const auto found_inf = [](double sum_of_squares, double nonfinite) {
+        const double total[]{sum_of_squares, nonfinite};
+        return sk::ClipCoefficient{total}.found_inf();
+    };
+    CHECK(sk::ClipCoefficient{}.found_inf() == sk::FoundInf::no);
+    CHECK(found_inf(0, 0) == sk::FoundInf::no);
+    CHECK(found_inf(INFINITY, 0) == sk::FoundInf::no);
+    CHECK(found_inf(1, 1) == sk::FoundInf::yes);
 }
 
 }  // namespace loss_scale_test

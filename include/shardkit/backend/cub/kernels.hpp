@@ -24,7 +24,7 @@ struct Kernels;  // which the compiled core has
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine.hpp>
-#include <shardkit/sharded/norm_pieces.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::gpu {
 

@@ -13,8 +13,7 @@
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/norm_sum.hpp>
-#include <shardkit/sharded/norm_pieces.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::gpu::detail {
 

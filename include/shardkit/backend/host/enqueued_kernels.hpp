@@ -16,9 +16,8 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/optim/norm_sum.hpp>
 #include <shardkit/optim/update.hpp>
-#include <shardkit/sharded/norm_pieces.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 

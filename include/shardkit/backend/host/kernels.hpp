@@ -24,8 +24,8 @@
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/optim/norm_sum.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::detail {
 

@@ -28,7 +28,7 @@
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/coded_parameters.hpp>
-#include <shardkit/sharded/norm_pieces.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::nccl {
 

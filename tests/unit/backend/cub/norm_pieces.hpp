@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/sharded/norm_pieces.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::test {
 

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/finite.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/memory/stored_elements.hpp>
+#include <shardkit/optim/clip_coefficient.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/rank/launches.hpp>
+#include <shardkit/sharded/element_table.hpp>
+#include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
+
+// What a rank keeps for the norms of its models: which elements they read, and where they are added.
+
+namespace shardkit::detail {
+
+/// Before a norm's sums: *scale becomes what every gradient is multiplied by, the sums zero. Run once, in a stream's
+/// order; all pointers lead into the engine's memory.
+struct BeginNorm {
+    double divisor_scale;
+    const LossScaleState* loss_scale;  ///< null without one
+    double* scale;
+    std::span<double> sums;
+
+    constexpr void operator()() const {
+        *scale = detail::unscale(divisor_scale, loss_scale);
+        for (double& sum : sums) { sum = 0; }
+    }
+};
+
+/// After the sums of elements that other ranks count: keeps of them what is not finite. Run once; engine memory.
+struct KeepNonfinite {
+    double* sums;
+
+    constexpr void operator()() const { NormSum::keep_nonfinite(sums); }
+};
+
+/// After the sums were added over all ranks: rounds them, or squares the largest magnitude. Run once, in a stream's
+/// order, as a work of its own or the first of a step's; engine memory.
+struct FinishNorm {
+    const double* sum = nullptr;  ///< a NormSum that travelled, or the two of BeginInfinityNorm; null: nothing to do
+    double* total = nullptr;      ///< two: sum of squares and non-finite count
+    NormKind kind = NormKind::two;
+
+    static constexpr std::size_t most_reads = NormSum::numbers;
+    /// Returns what it reads, so that as many threads can load it.
+    constexpr std::span<const double> reads() const noexcept {
+        return {sum, sum == nullptr ? 0 : kind == NormKind::two ? most_reads : 2};
+    }
+    constexpr void operator()() const { (*this)(sum); }
+    constexpr void operator()(const double* read) const {
+        if (sum == nullptr) { return; }
+        if (kind == NormKind::two) {
+            const NormTotal rounded = NormSum(read).total();
+            total[0] = rounded.sum_of_squares;
+            total[1] = rounded.nonfinite;
+        } else {
+            total[0] = read[1] > 0 ? std::numeric_limits<double>::quiet_NaN() : read[0] * read[0];
+            total[1] = read[1] > 0 || !is_finite(read[0]) ? 1 : 0;
+        }
+    }
+};
+static_assert(NormNumbers::sent == NormSum::numbers);
+
+/// Of an infinity norm, this rank's largest magnitude and whether there is a NaN. Run once.
+struct BeginInfinityNorm {
+    std::span<const PartialNorms> norms;
+    double* largest;  ///< two: the magnitude, and 1 for a NaN
+
+    constexpr void operator()() const {
+        PartialNorms all;
+        for (const PartialNorms& each : norms) { all.add(each); }
+        largest[0] = all.largest;
+        largest[1] = all.nan;
+    }
+};
+
+/// Which elements of some groups a norm reads on this rank, as a table in the engine's memory. Their gradients have
+/// one type.
+template <class Engine>
+class NormTable {
+  public:
+    enum class Part : std::uint8_t {
+        counted,  ///< the elements that this rank counts
+        copied    ///< those that another rank counts
+    };
+
+    NormTable(Context<Engine>& context, const List<Group<Engine>*>& groups);
+
+    /// Returns whether the table was made of these groups, in this order.
+    bool is_of(const List<Group<Engine>*>& groups) const noexcept {
+        return std::equal(
+            groups_.begin(), groups_.end(), groups.begin(), groups.end(),
+            [](const Known& known, const Group<Engine>* group) { return known.identity == group->identity(); });
+    }
+    /// Returns whether one of its groups has ended.
+    bool is_over() const noexcept {
+        return std::any_of(groups_.begin(), groups_.end(), [](const Known& known) { return known.life.expired(); });
+    }
+    /// Adds a part of the groups with taken[i] != 0 to the sum that travels in `into`, with one launch for each run
+    /// of neighbours.
+    /// @return whether there was anything to add
+    bool add_to(AddNormPieces<Engine> add, Part part, const typename Engine::Stream& stream,
+                std::span<const char> taken, const double* scale, double* into) const;
+
+  private:
+    struct Known {
+        std::uint64_t identity;
+        std::weak_ptr<void> life;
+    };
+    List<Known> groups_;
+    List<IndexRange> pieces_of_;  // what is counted of each group, and behind that what is copied of each
+    List<IndexRange> positions_;  // one for each piece
+    EngineTable<Engine, NormRun> pieces_;
+};
+
+/// Holds a rank's memory for the norms of all its models: what sums are added in, and the totals, which take
+/// turns.
+template <class Engine>
+class NormMemory {
+  public:
+    explicit NormMemory(Context<Engine>& context);
+    /// Returns a rank's memory, where a norm begins.
+    static NormMemory& begin(Context<Engine>& context);
+    /// Takes a trainable group into the norm that was begun last, in the order of the model.
+    void list(Group<Engine>& group);
+    /// Adds the elements of the groups that were taken in to the sum that travels in `into`: those that this rank
+    /// counts, and of those that other ranks count what is not finite.
+    void add_to(const typename Engine::Stream& stream, const double* scale, double* into);
+
+    /// Returns what the norms' all-reduces are for.
+    const engine::CallSubject* subject() const noexcept { return subject_; }
+
+    /// Adds what one more group's updates were to what the norm's call states.
+    void add_updates(StatementHash updates) { updates_.push_back(updates); }
+    /// Returns what the norm's call states: the updates of all groups, and its gradients.
+    StatementHash stated(StatementHash gradients) {
+        if (context_->world().size() == 1) { return 0; }
+        StatementHash hash = 1;
+        for (const StatementHash updates : updates_) { hash = statement_hash(hash, updates); }
+        hash = statement_hash(hash, gradients);
+        if (StatementBook* const book = book_of(context_->world())) { book->note_norm(hash, gradients, updates_); }
+        return hash;
+    }
+
+    /// Returns where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
+    double* take_total() {
+        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(NormNumbers::totals); }
+        return totals_.data() + 2 * (taken_++ % norm_slots);
+    }
+    std::uint64_t taken() const noexcept { return taken_; }
+
+    /// Leaves the last work of the norm to the step that follows at once.
+    void leave(const FinishNorm& finish) noexcept { left_ = finish; }
+    /// Returns what was left of the norm with that total, for the caller to do; nothing where nothing was.
+    FinishNorm take_left(const double* total) noexcept {
+        return left_.total == total ? std::exchange(left_, FinishNorm{}) : FinishNorm{};
+    }
+
+    /// Returns room for what norms of so many parameters are made of, and for the lanes behind them.
+    std::span<PartialNorms> partial_norms(std::size_t parameters) {
+        const std::size_t count = parameters + AddPartialNorms<float>::most_lanes;
+        constexpr std::size_t each = sizeof(PartialNorms) / sizeof(double);
+        if (partial_norms_.size() < count * each) {
+            context_->compute_stream().synchronize();
+            partial_norms_ = context_->template buffer<double>(count * each);
+        }
+        return {reinterpret_cast<PartialNorms*>(partial_norms_.data()), parameters};
+    }
+
+    /// Returns what a norm's sum is added in, kept between steps: the scale and NormNumbers::sent numbers.
+    std::span<double> scratch() {
+        if (scratch_.size() == 0) { scratch_ = context_->template buffer<double>(NormNumbers::scratch); }
+        return scratch_.span();
+    }
+
+  private:
+    Context<Engine>* context_;
+    const engine::CallSubject* subject_;
+    typename Engine::template Buffer<double> scratch_;
+    typename Engine::template Buffer<double> totals_;
+    typename Engine::template Buffer<double> partial_norms_;
+    std::uint64_t taken_ = 0;
+    std::vector<StatementHash> updates_;  // of each group
+    /// Groups whose gradients have one type.
+    struct Listed {
+        AddNormPieces<Engine> add;
+        List<Group<Engine>*> groups;
+        List<char> taken;  // whether each has gradients in this step
+    };
+    const NormTable<Engine>& table_of(const List<Group<Engine>*>& groups);
+
+    List<Listed> lists_;  // of the norm that was begun last
+    /// One for each model and type that has had a norm. It stays as long as its groups, as a CUDA graph may read it.
+    List<NormTable<Engine>> tables_;
+    FinishNorm left_;
+};
+
+// Out of the class, so that `extern template` keeps them out of a file.
+
+template <class Engine>
+NormTable<Engine>::NormTable(Context<Engine>& context, const List<Group<Engine>*>& groups) {
+    List<StoredElements> runs;
+    for (const Part part : {Part::counted, Part::copied}) {
+        for (Group<Engine>* const group : groups) {
+            const auto& ranges = part == Part::counted ? group->counted_segments() : group->copied_segments();
+            pieces_of_.push_back({runs.size(), runs.size() + ranges.size()});
+            for (const IndexRange range : ranges) {
+                runs.push_back(group->gradients().reduced().subspan(range.begin, range.size()));
+            }
+        }
+    }
+    for (Group<Engine>* const group : groups) { groups_.push_back({group->identity(), group->life()}); }
+    const List<NormRun> pieces = list_norm_pieces(runs);
+    for (const NormRun& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
+    if (!pieces.empty()) { pieces_ = {context, pieces.data(), pieces.size()}; }
+}
+
+template <class Engine>
+bool NormTable<Engine>::add_to(AddNormPieces<Engine> add, Part part, const typename Engine::Stream& stream,
+                               std::span<const char> taken, const double* scale, double* into) const {
+    bool any = false;
+    const IndexRange* const of = pieces_of_.data() + (part == Part::counted ? 0 : groups_.size());
+    const auto is_taken = [&](std::size_t i) { return taken[i] != 0; };
+    for_each_run(0, groups_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
+        const IndexRange pieces{of[begin].begin, of[end - 1].end};
+        if (pieces.empty()) { return; }
+        any = true;
+        const IndexRange positions{positions_[pieces.begin].begin, positions_[pieces.end - 1].end};
+        add(stream, pieces_.data() + pieces.begin, pieces.size(), positions, scale, into);
+    });
+    return any;
+}
+
+template <class Engine>
+NormMemory<Engine>::NormMemory(Context<Engine>& context)
+    : context_(&context), subject_(subject_of(context.world(), "the global norm")) {}
+
+template <class Engine>
+NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
+    NormMemory& memory = context.template kept<NormMemory>();
+    memory.left_ = {};
+    memory.updates_.clear();
+    for (Listed& list : memory.lists_) {
+        list.groups.clear();
+        list.taken.clear();
+    }
+    return memory;
+}
+
+template <class Engine>
+void NormMemory<Engine>::list(Group<Engine>& group) {
+    const AddNormPieces<Engine> add = group.elements().norm_partial;
+    Listed* its = std::find_if(lists_.begin(), lists_.end(), [add](const Listed& each) { return each.add == add; });
+    if (its == lists_.end()) { its = &lists_.push_back({add, {}, {}}); }
+    its->groups.push_back(&group);
+    its->taken.push_back(group.step().skipped() ? 0 : 1);
+}
+
+template <class Engine>
+void NormMemory<Engine>::add_to(const typename Engine::Stream& stream, const double* scale, double* into) {
+    using Part = typename NormTable<Engine>::Part;
+    const auto add = [&](Part part) {
+        bool any = false;
+        for (const Listed& list : lists_) {
+            if (list.groups.empty()) { continue; }
+            any = table_of(list.groups).add_to(list.add, part, stream, list.taken.span(), scale, into) || any;
+        }
+        return any;
+    };
+    if (add(Part::copied)) { Engine::Kernels::run_once(stream, KeepNonfinite{into}); }
+    add(Part::counted);
+}
+
+template <class Engine>
+const NormTable<Engine>& NormMemory<Engine>::table_of(const List<Group<Engine>*>& groups) {
+    for (const NormTable<Engine>& table : tables_) {
+        if (table.is_of(groups)) { return table; }
+    }
+    tables_.erase_if([](const auto& each) { return each.is_over(); });
+    return tables_.push_back({*context_, groups});
+}
+
+}  // namespace shardkit::detail
