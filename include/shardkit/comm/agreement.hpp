@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +20,6 @@
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -61,7 +61,7 @@ struct KeptStatements {
     Statements statements;
 };
 /// A handle that keeps statements in the book as long as it lives.
-using StatementsHandle = Counted<const KeptStatements>;
+using StatementsHandle = std::shared_ptr<const KeptStatements>;
 inline StatementHash hash_of(const StatementsHandle& kept) noexcept { return kept ? kept->hash : 0; }
 
 /// The statements of a rank about one step of a model: the divisor of the gradients, then the update.
@@ -133,15 +133,15 @@ struct RecentlyStated {
 class StatementBook : NotCopied {
   public:
     /// Returns the place for the statements of one more group.
-    Counted<RecentlyStated> add_group() {
+    std::shared_ptr<RecentlyStated> add_group() {
         const Hold hold(busy_);
         norm_.reserve(groups_.size() + 1);
-        return add(groups_, make_counted<RecentlyStated>(), 0);
+        return add(groups_, std::make_shared<RecentlyStated>(), 0);
     }
     /// Keeps statements while their handle lives, and for some time after.
     StatementsHandle keep(StatementHash hash, Statements statements) {
         const Hold hold(busy_);
-        return add(kept_, make_counted<const KeptStatements>(KeptStatements{hash, std::move(statements)}), 32);
+        return add(kept_, std::make_shared<const KeptStatements>(KeptStatements{hash, std::move(statements)}), 32);
     }
     StatementsHandle keep(Statements statements) {
         Fnv fnv;
@@ -211,10 +211,10 @@ class StatementBook : NotCopied {
     }
     /// Appends `one`. Without room, it first removes entries that nobody else keeps, except the last `spared`.
     template <class T>
-    static Counted<T> add(List<Counted<T>>& all, Counted<T> one, std::size_t spared) {
+    static std::shared_ptr<T> add(List<std::shared_ptr<T>>& all, std::shared_ptr<T> one, std::size_t spared) {
         if (all.full()) {
             const auto* const end = all.end() - std::min(spared, all.size());
-            all.erase_if([&](const auto& old) { return &old < end && old.alone(); });
+            all.erase_if([&](const auto& old) { return &old < end && old.use_count() == 1; });
             all.reserve(2 * all.size() + 1);
         }
         all.push_back(one);
@@ -295,7 +295,7 @@ class StatementBook : NotCopied {
     }
 
     mutable std::atomic_flag busy_;
-    List<Counted<RecentlyStated>> groups_;
+    List<std::shared_ptr<RecentlyStated>> groups_;
     List<StatementsHandle> kept_;
     std::array<StatedStep, 64> steps_{};
     std::size_t noted_ = 0;

@@ -23,7 +23,6 @@
 #include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/maybe.hpp>
 
 namespace shardkit {
 

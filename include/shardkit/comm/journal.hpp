@@ -24,7 +24,6 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
@@ -105,9 +104,9 @@ class Journal : shardkit::detail::NotCopied {
                 return *label;
             }
         }
-        const auto made = detail::make_counted<const std::vector<std::size_t>>(members.begin(), members.end());
-        labels_.push_back(detail::Owned<CommunicatorLabel>(new CommunicatorLabel{
-            *this, traffic_.add_communicator(axes), std::string(axes), {made.counting(), made.get()}}));
+        const auto made = std::make_shared<const std::vector<std::size_t>>(members.begin(), members.end());
+        labels_.push_back(detail::Owned<CommunicatorLabel>(
+            new CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes), made}));
         return *labels_.back();
     }
 

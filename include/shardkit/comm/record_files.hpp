@@ -11,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -24,7 +25,6 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/ticks.hpp>
 
@@ -225,7 +225,7 @@ class RecordWriter : NotCopied {
     std::atomic<std::uint64_t> run_{new_run()};
     std::mutex mutex_;
     std::condition_variable woken_;
-    Maybe<RecordSignal> signal_;
+    std::optional<RecordSignal> signal_;
     std::uint32_t seen_ = 0;
     bool ends_ = false;
     std::atomic<bool> told_{false};

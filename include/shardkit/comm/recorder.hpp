@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/ticks.hpp>
 
@@ -117,7 +117,7 @@ class Recorder {
         return calls - (calls < kept ? calls : kept);
     }
     /// Returns a call by its number; nothing if it is no longer kept.
-    Maybe<Entry> read(std::uint64_t number) const noexcept {
+    std::optional<Entry> read(std::uint64_t number) const noexcept {
         const Slot& slot = slots_[number % kept];
         if (number == none || slot.number.load(std::memory_order_acquire) != number) { return {}; }
         Entry entry;

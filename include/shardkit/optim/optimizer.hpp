@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,7 +14,6 @@
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
@@ -242,7 +242,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
         SourceLocation where;
         detail::Group<Engine>* left = nullptr;  // whose update is still to be given to the compute stream
     };
-    detail::Maybe<Backward> backward_;  // the step in backward that is under way
+    std::optional<Backward> backward_;  // the step in backward that is under way
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.

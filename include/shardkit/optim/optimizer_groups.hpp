@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
@@ -244,7 +243,7 @@ class OptimizerGroups {
     /// One step of those that take part in it, on the compute stream, behind `first` if it is still there. Collective
     /// over the world unless groups are updated by themselves.
     void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
-             Maybe<BeginStep>& first, SourceLocation where);
+             std::optional<BeginStep>& first, SourceLocation where);
     /// What a MatrixRule's whole matrices need, before `prepare`.
     void set_up(const auto& setup) {
         for_each([&](auto& launches) { launches.set_up(setup); });
@@ -370,8 +369,8 @@ void OptimizerGroups<Rule, Engine, Precision>::run_alone(
 
 template <class Rule, class Engine, class Precision>
 void OptimizerGroups<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
-                                                   const ChosenOptions<Options>* options, Maybe<BeginStep>& first,
-                                                   SourceLocation where) {
+                                                   const ChosenOptions<Options>* options,
+                                                   std::optional<BeginStep>& first, SourceLocation where) {
     captured_ = captured_ || capture_of(context.compute_stream()) != 0;
     table_.begin(context.compute_stream(), scalars, options, first);
     for_each([&](auto& launches) { launches.run(context, table_, &scalars->skip, where); });

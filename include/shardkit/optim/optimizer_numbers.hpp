@@ -18,7 +18,6 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/detail/range.hpp>
@@ -175,7 +174,7 @@ class OptimizerNumbers {
                              const StepShare& share, SourceLocation where);
     /// Returns the first work of the step, for the launch that begins the first groups' updates; none once that has
     /// taken it.
-    Maybe<BeginStep>& first() noexcept { return first_; }
+    std::optional<BeginStep>& first() noexcept { return first_; }
     /// Launches it alone, if it is still there.
     void run_first() {
         if (first_) { Engine::Kernels::run_once(context_->compute_stream(), *first_); }
@@ -233,7 +232,7 @@ class OptimizerNumbers {
     std::uint64_t steps_ = 0;
     EngineTable<Engine, ChosenOptions<Options>> engine_options_;  // of chosen_options
     EngineTable<Engine, StepScalars> scalars_;
-    Maybe<BeginStep> first_;
+    std::optional<BeginStep> first_;
 };
 
 template <class Rule, class Engine>

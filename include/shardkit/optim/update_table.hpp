@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/offload.hpp>
@@ -45,7 +45,7 @@ class UpdateTable {
     /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
     /// The first one takes `first`, and does it before.
     void begin(const typename Engine::Stream& stream, const StepScalars* scalars,
-               const ChosenOptions<typename Rule::Options>* options, Maybe<BeginStep>& first);
+               const ChosenOptions<typename Rule::Options>* options, std::optional<BeginStep>& first);
 
     /// Does the same for one group alone.
     void begin_alone(std::size_t group, const typename Engine::Stream& stream, const StepScalars* scalars,
@@ -135,7 +135,7 @@ void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
 template <class Rule, class Engine, class A>
 void UpdateTable<Rule, Engine, A>::begin(const typename Engine::Stream& stream, const StepScalars* scalars,
                                          const ChosenOptions<typename Rule::Options>* options,
-                                         Maybe<BeginStep>& first) {
+                                         std::optional<BeginStep>& first) {
     const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
     for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
         const BeginUpdates<Rule, A> work{scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()};

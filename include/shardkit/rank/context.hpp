@@ -23,7 +23,6 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -221,7 +220,7 @@ class Context : shardkit::detail::NotCopied {
         for (const Kept& kept : kept_) {
             if (kept.type == &type_key<T>) { return *static_cast<T*>(kept.object.get()); }
         }
-        kept_.push_back({&type_key<T>, detail::make_counted<T>(*this).counting()});
+        kept_.push_back({&type_key<T>, std::make_shared<T>(*this)});
         return *static_cast<T*>(kept_.back().object.get());
     }
 

@@ -15,7 +15,6 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>
@@ -78,7 +77,7 @@ class Group : NotCopied {
     /// Returns a number that no other group of the process has or had, whatever their addresses and paths.
     std::uint64_t identity() const noexcept { return identity_; }
     /// Returns a pointer whose weak copies expire with the group.
-    const std::shared_ptr<void>& life() const noexcept { return life_.counting(); }
+    const std::shared_ptr<void>& life() const noexcept { return life_; }
     /// Returns the number of ranks over which `mean` averages gradients: those of dp x cp.
     std::size_t data_ranks() const noexcept { return geometry_.data_ranks(); }
     /// Returns over how many gradients `mean` averages: the slices of the global batch, or the data ranks where it is
@@ -397,7 +396,7 @@ class Group : NotCopied {
     static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
 
     std::uint64_t identity_ = new_identity();
-    Counted<char> life_ = make_counted<char>('\0');
+    std::shared_ptr<void> life_ = std::make_shared<char>();
 };
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.

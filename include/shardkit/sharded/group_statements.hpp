@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -156,7 +157,7 @@ class GroupStatements : NotCopied {
     }
 
     StatementBook* book_;
-    Counted<RecentlyStated> recent_;
+    std::shared_ptr<RecentlyStated> recent_;
     const GroupGeometry& group_;
     bool compared_;
     bool dirty_ = false;

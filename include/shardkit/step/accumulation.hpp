@@ -11,7 +11,6 @@
 
 #include <shardkit/core/until_reduced.hpp>
 #include <shardkit/detail/identity.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/slices.hpp>
@@ -26,11 +25,12 @@ class StepScope {
     /// `count` is the number of microbatches of every group, 0 if it is not known in advance.
     /// @throws UsageError when one of the groups is in another step; no group is changed then
     StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where);
-    StepScope(StepScope&& other) noexcept : groups_(other.groups_.take()), number_(std::exchange(other.number_, 0)) {}
+    StepScope(StepScope&& other) noexcept
+        : groups_(std::exchange(other.groups_, std::nullopt)), number_(std::exchange(other.number_, 0)) {}
     StepScope& operator=(StepScope&& other) noexcept {
         StepScope taken(std::move(other));
         StepScope ends(std::move(*this));
-        groups_ = taken.groups_.take();
+        groups_ = std::exchange(taken.groups_, std::nullopt);
         number_ = std::exchange(taken.number_, 0);
         return *this;
     }
@@ -45,7 +45,7 @@ class StepScope {
     /// Returns the recorder or follower that is attached to all of the groups, null if there is none.
     static StepDirector* director_of(const Groups<Engine>& groups, SourceLocation where);
 
-    Maybe<Groups<Engine>> groups_;
+    std::optional<Groups<Engine>> groups_;
     std::uint64_t number_ = new_identity();
 };
 

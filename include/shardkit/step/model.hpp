@@ -14,7 +14,6 @@
 
 #include <shardkit/core/elements.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/policy/precision.hpp>
@@ -130,7 +129,7 @@ class Groups {
     };
 
     explicit Groups(detail::List<Member> members)
-        : members_(detail::make_counted<const detail::List<Member>>(std::move(members))) {}
+        : members_(std::make_shared<const detail::List<Member>>(std::move(members))) {}
     static const detail::List<Member>& members(const Groups& groups) noexcept { return *groups.members_; }
     static Member member(detail::Group<Engine>& group) {
         return {&group, group.identity(), group.life(), group.path()};
@@ -164,7 +163,7 @@ class Groups {
     [[noreturn]] static void refuse_ended(const Member& member, SourceLocation where);
     [[noreturn]] static void refuse_moved(SourceLocation where);
 
-    detail::Counted<const detail::List<Member>> members_;  // null: moved from
+    std::shared_ptr<const detail::List<Member>> members_;  // null: moved from
 };
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.

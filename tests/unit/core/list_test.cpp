@@ -15,7 +15,6 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
@@ -25,7 +24,6 @@ namespace list_test {
 namespace {
 
 using shardkit::detail::List;
-using shardkit::detail::Maybe;
 using shardkit::detail::Owned;
 
 struct Counted {
@@ -210,32 +208,6 @@ TEST_CASE("an Owned ends its object, or its array, once") {
         CHECK(Counted::living == 4);
         three = Owned<Counted[]>();
         CHECK(Counted::living == 1);
-    }
-    CHECK(Counted::living == 0);
-}
-
-TEST_CASE("a Maybe has one object or none, and ends it once") {
-    REQUIRE(Counted::living == 0);
-    {
-        Maybe<Counted> none;
-        CHECK(!none);
-        Maybe<Counted> one(Counted(1));
-        const std::string text = one->text;
-        CHECK(Counted::living == 1);
-        none = one;
-        CHECK(Counted::living == 2);
-        CHECK((*none).text == text);
-        Maybe<Counted> taken(one.take());
-        CHECK(!one);
-        CHECK(taken->text == text);
-        none.emplace(2);
-        CHECK(none->text != text);
-        CHECK(Counted::living == 2);
-        taken = Maybe<Counted>();
-        CHECK(!taken);
-        CHECK(Counted::living == 1);
-        none.reset();
-        CHECK(Counted::living == 0);
     }
     CHECK(Counted::living == 0);
 }

@@ -5,24 +5,23 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
-
-#include <shardkit/detail/counted.hpp>
 
 namespace shardkit::shared::detail {
 
 /// Counts how many of a rank's communicators use one of its groups. Without any, the group may be reused.
 class GroupHandles {
   public:
-    using Handle = shardkit::detail::Counted<const char>;
+    using Handle = std::shared_ptr<const char>;
 
     /// Returns a handle for a communicator to keep.
     const Handle& handle() const noexcept { return handle_; }
-    bool none() const noexcept { return handle_.alone(); }
+    bool none() const noexcept { return handle_.use_count() == 1; }
 
   private:
-    Handle handle_ = shardkit::detail::make_counted<const char>();
+    Handle handle_ = std::make_shared<const char>();
 };
 
 /// The numbers of some groups, padded with zeros, which are no group's: ranks exchange them to find groups to reuse.

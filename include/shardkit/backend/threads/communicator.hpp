@@ -23,7 +23,6 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/uneven_counts.hpp>
-#include <shardkit/detail/counted.hpp>
 #include <shardkit/rank/streams.hpp>
 
 namespace shardkit::threads {
@@ -52,12 +51,12 @@ class RankVerbs final : public host::Verbs {
     using Stream = host::HostStream;
 
   public:
-    RankVerbs(const GroupHandle& handle, shardkit::detail::Counted<Group> kept)
+    RankVerbs(const GroupHandle& handle, std::shared_ptr<Group> kept)
         : host::Verbs(handle.rank, handle.group->size(), *handle.label), handle_(handle), kept_(std::move(kept)) {}
 
     /// Makes the end of `group`, which the world or `kept` keeps.
     static host::Communicator communicator(World& world, Group& group, std::size_t rank, std::string_view axes,
-                                           shardkit::detail::Counted<Group> kept = {}) {
+                                           std::shared_ptr<Group> kept = {}) {
         GroupHandle handle{&world, &group, rank, nullptr, nullptr};
         RankState& state = world.state(handle);
         handle.label = &state.journal.label(axes, group.world_ranks());
@@ -236,7 +235,7 @@ class RankVerbs final : public host::Verbs {
     }
 
     GroupHandle handle_;
-    shardkit::detail::Counted<Group> kept_;  // null for the world's group
+    std::shared_ptr<Group> kept_;  // null for the world's group
 };
 
 }  // namespace shardkit::threads::detail

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include <shardkit/backend/threads/group.hpp>
-#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
@@ -30,21 +30,21 @@ class GroupList {
     }
 
     /// Adds a group that each of its members takes once. @pre the caller holds the mutex of `list`
-    static Group& add(const shardkit::detail::Counted<GroupList>& list, shardkit::detail::Owned<Group> made) {
+    static Group& add(const std::shared_ptr<GroupList>& list, shardkit::detail::Owned<Group> made) {
         Group& group = *made;
         list->sweep();
         list->groups_.reserve(list->groups_.size() + 1);
         list->untaken_.reserve(list->untaken_.size() + 1);
-        shardkit::detail::Counted<Group> handle(shardkit::detail::make_counted<Held>(list, &group), &group);
+        std::shared_ptr<Group> handle(std::make_shared<Held>(list, &group), &group);
         list->groups_.push_back({std::move(made)});
         list->untaken_.push_back({std::move(handle), group.size()});
         return group;
     }
 
     /// Returns a member's first handle of a group.
-    shardkit::detail::Counted<Group> take(const Group& group) {
+    std::shared_ptr<Group> take(const Group& group) {
         const std::lock_guard lock(mutex);
-        shardkit::detail::Counted<Group> handle;
+        std::shared_ptr<Group> handle;
         untaken_.erase_if([&](Untaken& each) {
             if (each.group.get() != &group) { return false; }
             handle = each.group;
@@ -63,13 +63,13 @@ class GroupList {
   private:
     /// What the handles of a group count; keeps the list alive as long as there are handles.
     struct Held : shardkit::detail::NotCopied {
-        Held(const shardkit::detail::Counted<GroupList>& of, const Group* held) noexcept : list(of), group(held) {}
+        Held(const std::shared_ptr<GroupList>& of, const Group* held) noexcept : list(of), group(held) {}
         ~Held() { list->free(group); }
-        const shardkit::detail::Counted<GroupList> list;
+        const std::shared_ptr<GroupList> list;
         const Group* const group;
     };
     struct Untaken {
-        shardkit::detail::Counted<Group> group;
+        std::shared_ptr<Group> group;
         std::size_t members;
     };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,7 +21,6 @@
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/detail/ticks.hpp>
 
@@ -47,7 +47,7 @@ class LateWatch {
         return std::max(shortest / 4, std::chrono::milliseconds(1));
     }
     /// Checks once. Returns who is missing when a timeout has passed.
-    shardkit::detail::Maybe<shardkit::detail::MissingRanks> look() {
+    std::optional<shardkit::detail::MissingRanks> look() {
         const std::uint32_t asked = shardkit::detail::record_requests.load(std::memory_order_relaxed);
         if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), "asked for"); }
         const auto waits = [&](const RankState& state) {
@@ -185,7 +185,7 @@ class LateWatch {
 
     std::span<const RankState> states_;
     const LaunchOptions& options_;
-    shardkit::detail::Maybe<shardkit::detail::RecordSignal> signal_;
+    std::optional<shardkit::detail::RecordSignal> signal_;
     std::uint32_t asked_ = shardkit::detail::record_requests.load(std::memory_order_relaxed);
     shardkit::detail::List<Wait> waits_;
     std::uint64_t run_ = shardkit::detail::new_run();

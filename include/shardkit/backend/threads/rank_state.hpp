@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <shardkit/backend/host/host_stream.hpp>
@@ -11,7 +12,6 @@
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/range.hpp>
 
@@ -40,7 +40,7 @@ constexpr std::size_t threads_of_rank(Overlap overlap) noexcept {
 struct alignas(padding) ThreadState {
     WaitRecord record;
     SpinBudget spins;
-    shardkit::detail::Maybe<Failure> stopped_by;  ///< the cause of this thread's last PeerError
+    std::optional<Failure> stopped_by;  ///< the cause of this thread's last PeerError
 };
 
 /// The state of a rank and of its own thread. `fate` and `ended_before` are guarded by the World's mutex; the journal
@@ -81,7 +81,7 @@ struct RankState : ThreadState {
     }
     /// Returns the failure with cause `rank` that ended a wait of this rank; null if there is none. @pre the World's
     /// mutex is held
-    shardkit::detail::Maybe<Failure>* told_of(std::size_t rank) noexcept {
+    std::optional<Failure>* told_of(std::size_t rank) noexcept {
         const auto is_told = [&](const ThreadState& thread) {
             return thread.stopped_by && thread.stopped_by->rank == rank;
         };

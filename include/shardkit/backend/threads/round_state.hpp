@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
@@ -42,8 +42,7 @@ class RoundState {
     alignas(padding) WaitWord word_;
     alignas(padding) shardkit::detail::Owned<Member[]> members_;
     std::mutex saying_;
-    shardkit::detail::Maybe<std::pair<std::uint64_t, std::string>>
-        said_;  // guarded by saying_: collective and explanation
+    std::optional<std::pair<std::uint64_t, std::string>> said_;  // guarded by saying_: collective and explanation
 };
 
 }  // namespace shardkit::threads::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -9,14 +10,13 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/detail/counted.hpp>
 #include <shardkit/detail/list.hpp>
 
 namespace shardkit::threads::detail {
 
 /// A rank's group and place after a split.
 struct SplitResult {
-    shardkit::detail::Counted<Group> group;
+    std::shared_ptr<Group> group;
     std::size_t rank = 0;
 };
 

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,8 +31,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/counted.hpp>
-#include <shardkit/detail/maybe.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
 
@@ -107,7 +107,7 @@ class World : shardkit::detail::NotCopied {
         return GroupList::add(groups_, std::move(group));
     }
     /// Takes a group; each member calls it once. The group lives as long as the returned handles.
-    shardkit::detail::Counted<Group> take_group(const Group& group) { return groups_->take(group); }
+    std::shared_ptr<Group> take_group(const Group& group) { return groups_->take(group); }
 
     /// Makes the handle's thread wait until `word` reaches `target`.
     /// @throws PeerError when that cannot happen any more, because one of `needed` has returned or any rank failed
@@ -159,7 +159,7 @@ class World : shardkit::detail::NotCopied {
     void rank_stopped(std::size_t rank, const PeerError& error) noexcept {
         {
             const std::lock_guard lock(mutex_);
-            if (shardkit::detail::Maybe<Failure>* const told = states_[rank].told_of(error.rank())) {
+            if (std::optional<Failure>* const told = states_[rank].told_of(error.rank())) {
                 if (!failure_) { failure_ = std::move(*told); }
                 poison_all();
                 end(rank, Fate::failed);
@@ -271,11 +271,11 @@ class World : shardkit::detail::NotCopied {
     shardkit::detail::Owned<Group> world_group_;
     shardkit::detail::Owned<RankState[]> states_;
     LateWatch late_{all_states(), options_};  // before any rank begins, which may ask for records at once
-    shardkit::detail::Counted<GroupList> groups_ = shardkit::detail::make_counted<GroupList>();
+    std::shared_ptr<GroupList> groups_ = std::make_shared<GroupList>();
 
     std::mutex& mutex_ = groups_->mutex;  // guards the following members, and every state's fate and stopped_by
     std::condition_variable ended_;
-    shardkit::detail::Maybe<Failure> failure_;
+    std::optional<Failure> failure_;
     std::size_t running_;
 };
 
