@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/memory/tensor_table.hpp>
+#include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 #include "engine_workload.hpp"

@@ -86,9 +86,9 @@ def check_row(row, report):
         expect(near_sum(row["prediction_error"], -1, right), f"{what}: error of the prediction")
 
 
-def measured(folder, flags, launcher=()):
+def measured(folder, flags, launcher=(), quick=QUICK):
     """Runs and checks everything that holds for every run."""
-    report, done = report_of(folder, [*QUICK, *flags], launcher)
+    report, done = report_of(folder, [*quick, *flags], launcher)
     for row in report["rows"]:
         check_row(row, report)
     printed = printed_rows(done)
@@ -115,6 +115,7 @@ def check_runs(folder):
         report, _ = measured(folder, [*SMALL, *LINKS, *flags])
         expect([g["numel"] for g in report["model"]["groups"]] == [3000, 600, 500], "given shapes")
         expect(all(v["samples"] is None for v in report["links"]["verbs"]), "given links are not fitted")
+    measured(folder, [*SMALL, *LINKS], quick=["--rounds", "3", "--warmup_iters", "0", "--compute-us", "20"])
     report, _ = measured(folder, [*SMALL, *LINKS, "--mesh", "3x1x1,2x1x2,1x2x1,4x1x1", "-d", "bfloat16"])
     expect([r["mesh"] for r in report["rows"]] == [m for m in ("3x1x1", "2x1x2", "1x2x1", "4x1x1") for _ in POLICIES],
            "every mesh and policy")
