@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include <shardkit/comm/rank_record.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/recorder/rank_record.hpp>
 
 #include "read_record.hpp"
 #include "stragglers.hpp"

@@ -11,16 +11,16 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/json_reader.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/core/json_reader.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/recorder/rank_record.hpp>
 
 /// The flight records that ranks have written, read again.
 namespace flight_records {

@@ -16,9 +16,9 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/late_ranks.hpp>
-#include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/recorder/rank_record.hpp>
 
 /// Who lets the others wait, from the flight records of ranks.
 namespace flight_records {

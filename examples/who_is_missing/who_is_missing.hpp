@@ -12,9 +12,9 @@
 
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/late_ranks.hpp>
-#include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/recorder/rank_record.hpp>
 
 namespace flight_records {
 

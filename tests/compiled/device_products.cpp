@@ -3,7 +3,7 @@
 #include "device_products.hpp"
 
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/matrix/host_products.hpp>
+#include <shardkit/muon/host_products.hpp>
 
 #include "unit/backend/nccl/host_functions.hpp"
 

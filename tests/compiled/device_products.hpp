@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 namespace shardkit::gpu {
 class TimelineRef;

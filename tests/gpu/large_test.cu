@@ -11,8 +11,8 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/quantize/quantize.hpp>
 
 #include "../test_size.hpp"

@@ -14,9 +14,9 @@
 #include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/cublas_products.hpp>
 #include <shardkit/backend/self/run.hpp>
-#include <shardkit/matrix/host_products.hpp>
-#include <shardkit/matrix/newton_schulz.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/muon/host_products.hpp>
+#include <shardkit/muon/newton_schulz.hpp>
 
 #include "../unit/backend/cub/matrix_checks.hpp"
 #include "../unit/matrix/products_cases.hpp"

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/matrix/host_products.hpp>
+#include <shardkit/muon/host_products.hpp>
 
 #include "unit/optim/muon_training.hpp"
 #include "with_world.hpp"

@@ -179,7 +179,7 @@ ROUNDING = [
 LAUNCHES = "shardkit/muon/matrix_launches.hpp"
 PLACEMENT = "shardkit/muon/matrix_placement.hpp"
 MUON = "shardkit/muon/muon.hpp"
-NEWTON = "shardkit/matrix/newton_schulz.hpp"
+NEWTON = "shardkit/muon/newton_schulz.hpp"
 TO_OWNERS = """exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received,
                                 owned_[slot].span(), step.where);"""
 FROM_OWNERS = """exchange_pieces(step.context, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
@@ -408,7 +408,7 @@ RELEASED_EXPRESSIONS = [
 
 # What the flight recorder, its files, deadlines on threads are made of, likewise.
 RECORDER = "shardkit/comm/recorder.hpp"
-RECORD_FILES = "shardkit/comm/record_files.hpp"
+RECORD_FILES = "shardkit/recorder/record_files.hpp"
 STRAGGLERS = "who_is_missing/stragglers.hpp"
 LATE = "shardkit/backend/threads/late_watch.hpp"
 NO_MORE = "static_cast<void>(0);"

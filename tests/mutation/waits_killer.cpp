@@ -12,7 +12,7 @@
 #include <utility>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/verify/gradient_norms.hpp>

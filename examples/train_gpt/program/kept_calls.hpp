@@ -12,9 +12,9 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/rank_record.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/recorder/rank_record.hpp>
 
 #include "../../who_is_missing/read_record.hpp"
 #include "names.hpp"

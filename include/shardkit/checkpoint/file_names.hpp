@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <shardkit/core/json_reader.hpp>
+#include <shardkit/checkpoint/json_reader.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/policy/placement_table.hpp>
 

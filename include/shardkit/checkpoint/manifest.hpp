@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <shardkit/checkpoint/crc32c.hpp>
+#include <shardkit/checkpoint/json_reader.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/core/json_reader.hpp>
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>

@@ -11,11 +11,11 @@
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
+#include <shardkit/checkpoint/json_reader.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/core/json_reader.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/name_table.hpp>

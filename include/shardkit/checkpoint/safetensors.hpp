@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/core/json_reader.hpp>
+#include <shardkit/checkpoint/json_reader.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/layout/index_range.hpp>

@@ -33,7 +33,7 @@ namespace shardkit {
 /// @pre     same k on all ranks   @post full[r * k, (r + 1) * k) is rank r's shard
 /// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
 template <class Shard, class Full, engine::AllGathers<detail::ElementIn<Shard>> C>
-void all_gather(const C& comm, Shard&& shard, Full&& full, typename C::Stream stream,
+void all_gather(const C& comm, Shard&& shard, Full&& full, detail::StreamOf<C> stream = {},
                 engine::CallSite site = SourceLocation::current()) {
     static_assert(detail::SameElements<Shard, Full>::are_given);
     const auto from = detail::verb_input(std::forward<Shard>(shard));
@@ -41,21 +41,15 @@ void all_gather(const C& comm, Shard&& shard, Full&& full, typename C::Stream st
     detail::check_full(comm, "all_gather", to.size(), from.size(), site.where);
     const Call call = detail::call_of<detail::ElementIn<Shard>>(Verb::all_gather, from.size(), to.size_bytes(), site);
     detail::make_call(
-        comm, call, from.data(), to.data(), [&] { return comm.all_gather(from, to, stream, call); },
+        comm, call, from.data(), to.data(), [&] { return comm.all_gather(from, to, stream.of(comm), call); },
         [&] { return detail::part_from_peers(call.payload, comm.size()); });
-}
-/// The same on the compute stream.
-template <class Shard, class Full, engine::HasComputeStream C>
-void all_gather(const C& comm, Shard&& shard, Full&& full,
-                detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    all_gather(comm, std::forward<Shard>(shard), std::forward<Full>(full), comm.compute_stream(), line.where);
 }
 
 /// Gathers in place: rank r's shard is already at its place in `full`. Over one rank it does nothing.
 /// Shapes:  full [size * k]; this rank's k elements from rank * k on are the input.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <class Full, engine::AllGathers<detail::ElementIn<Full>> C>
-void all_gather_in_place(const C& comm, Full&& full, typename C::Stream stream,
+void all_gather_in_place(const C& comm, Full&& full, detail::StreamOf<C> stream = {},
                          engine::CallSite site = SourceLocation::current()) {
     using T = detail::ElementIn<Full>;
     const std::span<T> all = detail::verb_output(std::forward<Full>(full));
@@ -65,14 +59,8 @@ void all_gather_in_place(const C& comm, Full&& full, typename C::Stream stream,
     const std::span<const T> shard = all.subspan(comm.rank() * k, k);
     const Call call = detail::call_of<T>(Verb::all_gather, k, all.size_bytes(), site);
     detail::make_call(
-        comm, call, nullptr, all.data(), [&] { return comm.all_gather(shard, all, stream, call); },
+        comm, call, nullptr, all.data(), [&] { return comm.all_gather(shard, all, stream.of(comm), call); },
         [&] { return detail::part_from_peers(call.payload, comm.size()); });
-}
-/// The same on the compute stream.
-template <class Full, engine::HasComputeStream C>
-void all_gather_in_place(const C& comm, Full&& full,
-                         detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    all_gather_in_place(comm, std::forward<Full>(full), comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

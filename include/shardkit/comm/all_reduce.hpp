@@ -36,7 +36,7 @@ namespace shardkit {
 /// @post    output[i] is the reduction over ranks q of rank q's input[i], the same bits on every rank
 /// @throws  std::invalid_argument when the sizes differ, or ranks have no tree; CommError when the engine fails
 template <class Input, class Output, engine::AllReduces<detail::ElementIn<Input>, detail::ElementIn<Output>> C>
-void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, typename C::Stream stream,
+void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, detail::StreamOf<C> stream = {},
                 engine::CallSite site = SourceLocation::current()) {
     const auto from = detail::verb_input(std::forward<Input>(input));
     const auto to = detail::verb_output(std::forward<Output>(output));
@@ -48,13 +48,7 @@ void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, type
     const Call call = detail::call_of<detail::ElementIn<Input>, detail::ElementIn<Output>>(
         Verb::all_reduce, from.size(), from.size_bytes(), site, op);
     detail::make_call(comm, call, from.data(), to.data(),
-                      [&] { return comm.all_reduce(op, from, to, stream, call); });
-}
-/// The same on the compute stream.
-template <class Input, class Output, engine::HasComputeStream C>
-void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output,
-                detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    all_reduce(comm, op, std::forward<Input>(input), std::forward<Output>(output), comm.compute_stream(), line.where);
+                      [&] { return comm.all_reduce(op, from, to, stream.of(comm), call); });
 }
 
 namespace detail {
@@ -72,15 +66,9 @@ void all_reduce_span(const C& comm, Op op, std::span<T> values, typename C::Stre
 
 /// Reduces in place: the result replaces the input. Over one rank it does nothing.
 template <class Values, engine::AllReduces<detail::ElementIn<Values>, detail::ElementIn<Values>> C>
-void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values, typename C::Stream stream,
+void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values, detail::StreamOf<C> stream = {},
                          engine::CallSite site = SourceLocation::current()) {
-    detail::all_reduce_span(comm, op, detail::verb_output(std::forward<Values>(values)), stream, site);
-}
-/// The same on the compute stream.
-template <class Values, engine::HasComputeStream C>
-void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values,
-                         detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    all_reduce_in_place(comm, op, std::forward<Values>(values), comm.compute_stream(), line.where);
+    detail::all_reduce_span(comm, op, detail::verb_output(std::forward<Values>(values)), stream.of(comm), site);
 }
 
 }  // namespace shardkit

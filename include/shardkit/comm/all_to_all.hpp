@@ -38,7 +38,7 @@ namespace shardkit {
 /// Cost:    (size - 1) / size of the bytes received per rank.
 /// @throws  std::invalid_argument when the sizes differ or size does not divide them; CommError on failure
 template <class Sent, class Received, engine::ExchangesAllToAll<detail::ElementIn<Sent>> C>
-void all_to_all(const C& comm, Sent&& sent, Received&& received, typename C::Stream stream,
+void all_to_all(const C& comm, Sent&& sent, Received&& received, detail::StreamOf<C> stream = {},
                 SourceLocation where = SourceLocation::current()) {
     static_assert(detail::SameElements<Sent, Received>::are_given);
     const auto from = detail::verb_input(std::forward<Sent>(sent));
@@ -50,14 +50,8 @@ void all_to_all(const C& comm, Sent&& sent, Received&& received, typename C::Str
     const Call call =
         detail::call_of<detail::ElementIn<Sent>>(Verb::all_to_all, from.size(), from.size_bytes(), where);
     detail::make_call(
-        comm, call, from.data(), to.data(), [&] { comm.all_to_all(from, to, stream, call); },
+        comm, call, from.data(), to.data(), [&] { comm.all_to_all(from, to, stream.of(comm), call); },
         [&] { return detail::part_from_peers(call.payload, comm.size()); });
-}
-/// The same on the compute stream.
-template <class Sent, class Received, engine::HasComputeStream C>
-void all_to_all(const C& comm, Sent&& sent, Received&& received,
-                detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    all_to_all(comm, std::forward<Sent>(sent), std::forward<Received>(received), comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit
@@ -125,7 +119,7 @@ constexpr std::uint64_t received_from_peers(const C& comm, std::span<const std::
 template <class Sent, class SendCounts, class Received, class ReceiveCounts,
           engine::ExchangesUnevenly<detail::ElementIn<Sent>> C>
 void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Received&& received,
-                       ReceiveCounts&& receive_counts, typename C::Stream stream,
+                       ReceiveCounts&& receive_counts, detail::StreamOf<C> stream = {},
                        engine::CallSite site = SourceLocation::current()) {
     static_assert(detail::SameElements<Sent, Received>::are_given);
     using T = detail::ElementIn<Sent>;
@@ -144,17 +138,8 @@ void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Rec
     const Call call = detail::call_of<T>(Verb::all_to_all_uneven, 0, to.size_bytes(), site);
     detail::make_call(
         comm, call, from.data(), to.data(),
-        [&] { return comm.all_to_all_uneven(from, sends, to, receives, stream, call); },
+        [&] { return comm.all_to_all_uneven(from, sends, to, receives, stream.of(comm), call); },
         [&] { return detail::received_from_peers(comm, receives, sizeof(T)); });
-}
-/// The same on the compute stream.
-template <class Sent, class SendCounts, class Received, class ReceiveCounts, engine::HasComputeStream C>
-void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Received&& received,
-                       ReceiveCounts&& receive_counts,
-                       detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    all_to_all_uneven(comm, std::forward<Sent>(sent), std::forward<SendCounts>(send_counts),
-                      std::forward<Received>(received), std::forward<ReceiveCounts>(receive_counts),
-                      comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

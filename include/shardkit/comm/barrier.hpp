@@ -13,15 +13,10 @@ namespace shardkit {
 /// Returns once every rank of `comm` has called it. On an asynchronous stream it completes in stream order instead.
 /// @throws  CommError when the engine fails or a rank is gone
 template <Communicator C>
-void barrier(const C& comm, typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+void barrier(const C& comm, detail::StreamOf<C> stream = {}, SourceLocation where = SourceLocation::current()) {
     const Call call{{.verb = Verb::barrier}, 0, where};
     detail::make_call(
-        comm, call, nullptr, nullptr, [&] { comm.barrier(stream, call); }, [] { return std::uint64_t{0}; });
-}
-/// The same on the compute stream.
-template <engine::HasComputeStream C>
-void barrier(const C& comm, detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    barrier(comm, comm.compute_stream(), line.where);
+        comm, call, nullptr, nullptr, [&] { comm.barrier(stream.of(comm), call); }, [] { return std::uint64_t{0}; });
 }
 
 }  // namespace shardkit

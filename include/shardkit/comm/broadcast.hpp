@@ -31,21 +31,15 @@ namespace shardkit {
 /// Cost:    every other rank receives the bytes of `values` once.
 /// @throws  std::invalid_argument when root is no rank of `comm`; CommError when the engine fails
 template <class Values, engine::Broadcasts<detail::ElementIn<Values>> C>
-void broadcast(const C& comm, Values&& values, std::size_t root, typename C::Stream stream,
+void broadcast(const C& comm, Values&& values, std::size_t root, detail::StreamOf<C> stream = {},
                SourceLocation where = SourceLocation::current()) {
     using T = detail::ElementIn<Values>;
     const std::span<T> all = detail::verb_output(std::forward<Values>(values));
     detail::check_rank(comm, "broadcast", "root", root, where);
     const Call call = detail::call_of<T>(Verb::broadcast, all.size(), all.size_bytes(), {where, nullptr, root});
     detail::make_call(
-        comm, call, nullptr, all.data(), [&] { return comm.broadcast(all, root, stream, call); },
+        comm, call, nullptr, all.data(), [&] { return comm.broadcast(all, root, stream.of(comm), call); },
         [&] { return detail::bytes_with_peer(comm, root, all.size_bytes()); });
-}
-/// The same on the compute stream.
-template <class Values, engine::HasComputeStream C>
-void broadcast(const C& comm, Values&& values, std::size_t root,
-               detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    broadcast(comm, std::forward<Values>(values), root, comm.compute_stream(), line.where);
 }
 
 }  // namespace shardkit

@@ -119,19 +119,9 @@ constexpr std::string_view engine_name(const typename Engine::Communicator& comm
 /// an all-gather.
 /// Source:  Thakur, Rabenseifner and Gropp 2005, section 4; Chan et al. 2007
 constexpr double ring_messages(Verb verb, std::size_t ranks) noexcept {
-    const double others = ranks > 1 ? static_cast<double>(ranks - 1) : 0;
-    switch (verb) {
-        case Verb::all_gather:
-        case Verb::reduce_scatter:
-        case Verb::all_to_all:
-        case Verb::all_to_all_uneven:
-        case Verb::broadcast:
-            return others;
-        case Verb::all_reduce:
-            return 2 * others;
-        default:
-            return ranks > 1 ? 1 : 0;
-    }
+    if (ranks <= 1) { return 0; }
+    if (verb == Verb::send || verb == Verb::receive || verb == Verb::barrier || verb == Verb::split) { return 1; }
+    return static_cast<double>(ranks - 1) * (verb == Verb::all_reduce ? 2 : 1);
 }
 
 }  // namespace detail

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <shardkit/comm/call.hpp>
@@ -34,6 +36,31 @@ inline std::string text_of(const recorder::RecentCall& call) {
     return is_message(call.signature.verb) ? concat(text, " (over ", call.axes, ")")
                                            : concat(text, " (call ", call.sequence, " over ", call.axes, ")");
 }
+
+/// A rank's wait for others: behind half of its limit it warns, and behind all of it it is late.
+class LateWait {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    /// Begins, also anew.
+    void begin() noexcept { begin_ = Clock::now(); }
+    bool has_begun() const noexcept { return begin_ != Clock::time_point{}; }
+    /// Returns whether it is late. Warns once with on_late("late: " + warning(half of the limit)), if there is one.
+    template <class OnLate, class Warning>
+    bool is_late(std::chrono::milliseconds limit, const OnLate& on_late, const Warning& warning) {
+        const auto waited = Clock::now() - begin_;
+        if (waited <= limit / 2) {
+            warned_ = false;
+        } else if (!std::exchange(warned_, true) && on_late) {
+            on_late(concat("late: ", warning(limit / 2)));
+        }
+        return waited > limit;
+    }
+
+  private:
+    Clock::time_point begin_{};
+    bool warned_ = false;
+};
 
 /// The ranks that others wait for, or where each waits for another one, all that wait.
 struct MissingRanks {

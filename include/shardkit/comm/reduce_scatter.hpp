@@ -36,7 +36,7 @@ namespace shardkit {
 /// @throws  std::invalid_argument when full is not size times shard, or ranks have no tree; CommError when the engine
 ///          fails
 template <class Full, class Shard, engine::ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Shard>> C>
-void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, typename C::Stream stream,
+void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, detail::StreamOf<C> stream = {},
                     engine::CallSite site = SourceLocation::current()) {
     const auto from = detail::verb_input(std::forward<Full>(full));
     const auto to = detail::verb_output(std::forward<Shard>(shard));
@@ -45,20 +45,14 @@ void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, type
     const Call call = detail::call_of<detail::ElementIn<Full>, detail::ElementIn<Shard>>(
         Verb::reduce_scatter, from.size(), from.size_bytes(), site, op);
     detail::make_call(comm, call, from.data(), to.data(),
-                      [&] { return comm.reduce_scatter(op, from, to, stream, call); });
-}
-/// The same on the compute stream.
-template <class Full, class Shard, engine::HasComputeStream C>
-void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard,
-                    detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    reduce_scatter(comm, op, std::forward<Full>(full), std::forward<Shard>(shard), comm.compute_stream(), line.where);
+                      [&] { return comm.reduce_scatter(op, from, to, stream.of(comm), call); });
 }
 
 /// Reduces in place: piece r of rank r's own buffer receives the result; the other pieces keep their values. Over one
 /// rank it does nothing.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <class Full, engine::ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Full>> C>
-void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, typename C::Stream stream,
+void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, detail::StreamOf<C> stream = {},
                              engine::CallSite site = SourceLocation::current()) {
     using T = detail::ElementIn<Full>;
     const std::span<T> all = detail::verb_output(std::forward<Full>(full));
@@ -69,13 +63,7 @@ void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, typename C
     const std::span<T> shard = all.subspan(comm.rank() * k, k);
     const Call call = detail::call_of<T>(Verb::reduce_scatter, all.size(), all.size_bytes(), site, op);
     detail::make_call(comm, call, nullptr, all.data(),
-                      [&] { return comm.reduce_scatter(op, std::span<const T>(all), shard, stream, call); });
-}
-/// The same on the compute stream.
-template <class Full, engine::HasComputeStream C>
-void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full,
-                             detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    reduce_scatter_in_place(comm, op, std::forward<Full>(full), comm.compute_stream(), line.where);
+                      [&] { return comm.reduce_scatter(op, std::span<const T>(all), shard, stream.of(comm), call); });
 }
 
 }  // namespace shardkit

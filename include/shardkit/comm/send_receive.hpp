@@ -34,40 +34,28 @@ namespace shardkit {
 ///          send first wait for each other forever: use `send_receive`.
 /// @throws  std::invalid_argument when `to` is no rank of `comm`; CommError on failure or when sizes disagree
 template <class Values, engine::SendsAndReceives<detail::ElementIn<Values>> C>
-void send(const C& comm, Values&& values, std::size_t to, typename C::Stream stream,
+void send(const C& comm, Values&& values, std::size_t to, detail::StreamOf<C> stream = {},
           SourceLocation where = SourceLocation::current()) {
     const auto sent = detail::verb_input(std::forward<Values>(values));
     detail::check_rank(comm, "send", "peer", to, where);
     const Call call =
         detail::call_of<detail::ElementIn<Values>>(Verb::send, sent.size(), sent.size_bytes(), {where, nullptr, to});
     detail::make_call(
-        comm, call, sent.data(), nullptr, [&] { comm.send(sent, to, stream, call); },
+        comm, call, sent.data(), nullptr, [&] { comm.send(sent, to, stream.of(comm), call); },
         [&] { return detail::bytes_with_peer(comm, to, sent.size_bytes()); });
-}
-/// The same on the compute stream.
-template <class Values, engine::HasComputeStream C>
-void send(const C& comm, Values&& values, std::size_t to,
-          detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    send(comm, std::forward<Values>(values), to, comm.compute_stream(), line.where);
 }
 
 /// Receives what rank `from` sends, with the sender's element type and count. Order and errors as for `send`.
 template <class Values, engine::SendsAndReceives<detail::ElementIn<Values>> C>
-void receive(const C& comm, Values&& values, std::size_t from, typename C::Stream stream,
+void receive(const C& comm, Values&& values, std::size_t from, detail::StreamOf<C> stream = {},
              SourceLocation where = SourceLocation::current()) {
     const auto received = detail::verb_output(std::forward<Values>(values));
     detail::check_rank(comm, "receive", "peer", from, where);
     const Call call = detail::call_of<detail::ElementIn<Values>>(Verb::receive, received.size(),
                                                                  received.size_bytes(), {where, nullptr, from});
     detail::make_call(
-        comm, call, nullptr, received.data(), [&] { comm.receive(received, from, stream, call); },
+        comm, call, nullptr, received.data(), [&] { comm.receive(received, from, stream.of(comm), call); },
         [&] { return detail::bytes_with_peer(comm, from, received.size_bytes()); });
-}
-/// The same on the compute stream.
-template <class Values, engine::HasComputeStream C>
-void receive(const C& comm, Values&& values, std::size_t from,
-             detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    receive(comm, std::forward<Values>(values), from, comm.compute_stream(), line.where);
 }
 
 /// Sends to one rank and receives from another, or from the same one or itself, at once, so that a ring of ranks
@@ -75,7 +63,7 @@ void receive(const C& comm, Values&& values, std::size_t from,
 /// Order:   stream-ordered. Errors as for `send`.
 template <class Sent, class Received, engine::SendsAndReceives<detail::ElementIn<Sent>> C>
 void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& received, std::size_t from,
-                  typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+                  detail::StreamOf<C> stream = {}, SourceLocation where = SourceLocation::current()) {
     static_assert(detail::SameElements<Sent, Received>::are_given);
     using T = detail::ElementIn<Sent>;
     const auto out = detail::verb_input(std::forward<Sent>(sent));
@@ -89,16 +77,9 @@ void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& receive
     const detail::OpenCall<C> open_receive(comm, receives);
     if (!detail::begin(comm, sends, out.data(), nullptr)) { return; }
     const detail::OpenCall<C> open_send(comm, sends);
-    comm.send_receive(out, to, in, from, stream, sends);
+    comm.send_receive(out, to, in, from, stream.of(comm), sends);
     detail::end(comm, sends, out.data(), nullptr, detail::bytes_with_peer(comm, to, out.size_bytes()));
     detail::end(comm, receives, nullptr, in.data(), detail::bytes_with_peer(comm, from, in.size_bytes()));
-}
-/// The same on the compute stream.
-template <class Sent, class Received, engine::HasComputeStream C>
-void send_receive(const C& comm, Sent&& sent, std::size_t to, Received&& received, std::size_t from,
-                  detail::CallLine line = detail::CallLine(SourceLocation::current())) {
-    send_receive(comm, std::forward<Sent>(sent), to, std::forward<Received>(received), from, comm.compute_stream(),
-                 line.where);
 }
 
 }  // namespace shardkit

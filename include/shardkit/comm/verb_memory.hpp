@@ -23,11 +23,27 @@ namespace shardkit {
 
 namespace detail {
 
-/// The line of a call without a stream. Nothing but that makes one, so that `{}` is always a stream.
-struct CallLine {
-    constexpr explicit CallLine(SourceLocation line) noexcept : where(line) {}
-    SourceLocation where;
+/// The stream of a call: the one that is given or, if none is, the stream that the rank computes on.
+template <class C>
+class OnStream {
+  public:
+    constexpr OnStream() = default;
+    template <std::convertible_to<typename C::Stream> S>
+    constexpr OnStream(const S& stream) : stream_(stream), is_given_(true) {}  // NOLINT(google-explicit-constructor)
+    constexpr typename C::Stream of(const C& comm) const {
+        if constexpr (engine::HasComputeStream<C>) {
+            if (!is_given_) { return comm.compute_stream(); }
+        }
+        return stream_;
+    }
+
+  private:
+    typename C::Stream stream_{};
+    bool is_given_ = false;
 };
+/// The same as a verb's parameter, of which no type is deduced.
+template <class C>
+using StreamOf = std::type_identity_t<OnStream<C>>;
 
 /// Says whether V names memory that is there when the verb, which may return before, works on it.
 template <class V>

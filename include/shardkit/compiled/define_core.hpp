@@ -44,27 +44,16 @@ void check_tensors(std::string_view path, std::span<const ParameterRecord> tenso
 namespace shardkit::host::detail SHARDKIT_CHECKED_BUILD {
 const Reducer& core_reducer(ElementType in, ElementType out) noexcept {
     if (in != out) { return in == ElementType::bf16 ? reducer_of<bf16, float> : reducer_of<fp16, float>; }
-    switch (in) {
-        case ElementType::fp64:
-            return reducer_of<double, double>;
-        case ElementType::fp32:
-            return reducer_of<float, float>;
-        case ElementType::bf16:
-            return reducer_of<bf16, bf16>;
-        case ElementType::fp16:
-            return reducer_of<fp16, fp16>;
-        case ElementType::int64:
-            return reducer_of<std::int64_t, std::int64_t>;
-        case ElementType::int32:
-            return reducer_of<std::int32_t, std::int32_t>;
-        case ElementType::uint64:
-            return reducer_of<std::uint64_t, std::uint64_t>;
-        case ElementType::uint32:
-            return reducer_of<std::uint32_t, std::uint32_t>;
-        case ElementType::uint8:
-            break;
-    }
-    return reducer_of<std::uint8_t, std::uint8_t>;
+    const Reducer* const of[] = {&reducer_of<double, double>,
+                                 &reducer_of<float, float>,
+                                 &reducer_of<bf16, bf16>,
+                                 &reducer_of<fp16, fp16>,
+                                 &reducer_of<std::int64_t, std::int64_t>,
+                                 &reducer_of<std::int32_t, std::int32_t>,
+                                 &reducer_of<std::uint64_t, std::uint64_t>,
+                                 &reducer_of<std::uint32_t, std::uint32_t>,
+                                 &reducer_of<std::uint8_t, std::uint8_t>};
+    return *of[static_cast<std::size_t>(in)];
 }
 }  // namespace SHARDKIT_CHECKED_BUILD
 

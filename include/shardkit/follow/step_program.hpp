@@ -72,20 +72,12 @@ struct StepProgram {
 
 /// Returns the act as the verb that the program calls.
 constexpr std::string_view verb_of(Act act) noexcept {
-    switch (act) {
-        case Act::use:
-            return "unshard";
-        case Act::close:
-            return "reshard";
-        case Act::zero:
-            return "gradients";
-        case Act::norm:
-            return "global_norm";
-        case Act::update:
-            return "step";
-        default:
-            return name(act);
-    }
+    return act == Act::use      ? "unshard"
+           : act == Act::close  ? "reshard"
+           : act == Act::zero   ? "gradients"
+           : act == Act::norm   ? "global_norm"
+           : act == Act::update ? "step"
+                                : name(act);
 }
 /// Returns operation `at` as text, as the program calls it: "reshard of 'b' in microbatch 0".
 inline std::string operation_text(const StepProgram& program, std::size_t at,

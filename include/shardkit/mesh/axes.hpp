@@ -9,38 +9,36 @@
 #include <string_view>
 #include <type_traits>
 
+#include <shardkit/core/fixed_string.hpp>
+
 namespace shardkit {
 
+namespace detail {
+
+/// The base of an axis of that name.
+template <FixedString Name>
+struct NameOf {
+    static constexpr std::string_view name = Name.view();
+};
+
+}  // namespace detail
+
 /// The replicas of the data-parallel axis, across which hybrid sharding all-reduces.
-struct DpReplicate {
-    static constexpr std::string_view name = "dp_replicate";
-};
+struct DpReplicate : detail::NameOf<"dp_replicate"> {};
 /// The part of the data-parallel axis over which a policy shards.
-struct DpShard {
-    static constexpr std::string_view name = "dp_shard";
-};
+struct DpShard : detail::NameOf<"dp_shard"> {};
 /// The tensor-parallel axis.
-struct Tp {
-    static constexpr std::string_view name = "tp";
-};
+struct Tp : detail::NameOf<"tp"> {};
 /// The context-parallel (sequence-parallel) axis. Gradients are summed over it, as over a data axis.
-struct Cp {
-    static constexpr std::string_view name = "cp";
-};
+struct Cp : detail::NameOf<"cp"> {};
 /// The whole data-parallel axis of a mesh. A policy splits it into DpReplicate (slow) and DpShard.
-struct Dp {
-    static constexpr std::string_view name = "dp";
-};
+struct Dp : detail::NameOf<"dp"> {};
 
 /// The ranks that share the experts of a layer: each holds some of them. A factor of the data ranks, with EpDp the
 /// other one; see ExpertMesh.
-struct Ep {
-    static constexpr std::string_view name = "ep";
-};
+struct Ep : detail::NameOf<"ep"> {};
 /// The data ranks that hold the same experts. A policy shards a group of experts over them.
-struct EpDp {
-    static constexpr std::string_view name = "ep_dp";
-};
+struct EpDp : detail::NameOf<"ep_dp"> {};
 
 /// An axis is a type with a name. Users may add their own (pipeline, expert).
 template <class A>

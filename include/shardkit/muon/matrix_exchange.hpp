@@ -13,9 +13,9 @@
 #include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/matrix/products.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>

@@ -16,10 +16,10 @@
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/number_text.hpp>
-#include <shardkit/matrix/host_products.hpp>
-#include <shardkit/matrix/newton_schulz.hpp>
+#include <shardkit/muon/host_products.hpp>
 #include <shardkit/muon/matrix_optimizer.hpp>
 #include <shardkit/muon/muon_options.hpp>
+#include <shardkit/muon/newton_schulz.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/matrix_rule.hpp>

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include <shardkit/comm/stream.hpp>
+#include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/layout/shard_range.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/update.hpp>

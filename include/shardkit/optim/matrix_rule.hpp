@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 namespace shardkit::rules {
 

@@ -13,8 +13,8 @@
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/layout/shard_range.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/state_storage.hpp>

@@ -52,16 +52,8 @@ constexpr double cosine_of_turns(double turns) noexcept {
     for (const double term : odd_terms) { odd = (odd + 1) * -z * term; }
     const double cosine = 1 + even;
     const double sine = angle * (1 + odd);
-    switch (quarter % 4) {
-        case 0:
-            return cosine;
-        case 1:
-            return -sine;
-        case 2:
-            return -cosine;
-        default:
-            return sine;
-    }
+    const double value = quarter % 2 == 0 ? cosine : sine;
+    return quarter % 4 == 1 || quarter % 4 == 2 ? -value : value;
 }
 
 }  // namespace detail

@@ -47,25 +47,14 @@ namespace shardkit::detail {
 
 /// Returns the kind under which a plan counts a buffer that the group owns or, if `leased`, shares.
 constexpr auto kind_of(Role role, Held held) -> ByteCount planner::MemoryPlan::* {
-    const bool leased = held == Held::leased;
-    switch (role) {
-        case Role::parameters:
-        case Role::secondary:
-            return &planner::MemoryPlan::parameters;
-        case Role::gathered:
-            return &planner::MemoryPlan::gather_buffers;
-        case Role::master:
-            return &planner::MemoryPlan::master;
-        case Role::states:
-            return &planner::MemoryPlan::optimizer;
-        case Role::gradients:
-        case Role::reduced:
-        case Role::subtotals:
-            return leased ? &planner::MemoryPlan::gradient_buffers : &planner::MemoryPlan::gradients;
-        case Role::addend:
-            break;
-    }
-    return &planner::MemoryPlan::reduce_buffers;
+    using Plan = planner::MemoryPlan;
+    return role == Role::parameters || role == Role::secondary ? &Plan::parameters
+           : role == Role::gathered                            ? &Plan::gather_buffers
+           : role == Role::master                              ? &Plan::master
+           : role == Role::states                              ? &Plan::optimizer
+           : role == Role::addend                              ? &Plan::reduce_buffers
+           : held == Held::leased                              ? &Plan::gradient_buffers
+                                                               : &Plan::gradients;
 }
 /// Returns the bytes that the group needs from the pool of `role`, 0 if it uses none.
 constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {

@@ -17,7 +17,7 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/layout/shard_range.hpp>
+#include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/machine/group_description.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/plan/planned_axes.hpp>

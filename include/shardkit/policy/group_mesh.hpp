@@ -27,17 +27,10 @@ class GroupMesh {
     constexpr const AxisGrid& grid() const noexcept { return grid_; }
     /// Returns the axes along which these ranks differ.
     constexpr AxisNames axes(Over over) const {
-        switch (over) {
-            case Over::shards:
-                return shards_;
-            case Over::replicas:
-                return data_.without(shards_);
-            case Over::data:
-                return data_;
-            case Over::tp:
-                break;
-        }
-        return Axes<Tp>{};
+        return over == Over::shards     ? shards_
+               : over == Over::replicas ? data_.without(shards_)
+               : over == Over::data     ? data_
+                                        : Axes<Tp>{};
     }
     /// Returns the data axes along which ranks hold the same elements in buffers of that extent.
     constexpr AxisNames copies(Extent extent) const {

@@ -136,16 +136,11 @@ constexpr Extent extent_of(Placement within, Placement across) noexcept {
 /// Returns the verb that makes the change.
 /// @throws std::logic_error when the change needs no communication, which no row of a valid policy has
 constexpr Verb verb_of(rules::Transition change) {
-    switch (change) {
-        case rules::Transition::all_gather:
-            return Verb::all_gather;
-        case rules::Transition::reduce_scatter:
-            return Verb::reduce_scatter;
-        case rules::Transition::all_reduce:
-            return Verb::all_reduce;
-        default:
-            throw std::logic_error("placement table: a row without communication");
-    }
+    using rules::Transition;
+    if (change == Transition::all_gather) { return Verb::all_gather; }
+    if (change == Transition::reduce_scatter) { return Verb::reduce_scatter; }
+    if (change == Transition::all_reduce) { return Verb::all_reduce; }
+    throw std::logic_error("placement table: a row without communication");
 }
 /// Makes the table for a valid policy and a group's element types. A group that is not trainable has neither
 /// gradients nor an optimizer. `slices` is the number of slices that a rank adds along the tree; 1 where it adds

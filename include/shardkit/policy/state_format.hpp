@@ -36,14 +36,8 @@ inline constexpr StatesIn<Format> states_in{Format};
 
 /// Returns the bytes of `elements` values of one state; `arithmetic`: the bytes of one number of the arithmetic type.
 constexpr std::size_t state_bytes(StateFormat format, std::size_t elements, std::size_t arithmetic) noexcept {
-    switch (format) {
-        case StateFormat::bf16:
-            return 2 * elements;
-        case StateFormat::block8:
-            return elements + Block8::blocks(elements) * sizeof(float);
-        case StateFormat::full:
-            break;
-    }
+    if (format == StateFormat::bf16) { return 2 * elements; }
+    if (format == StateFormat::block8) { return elements + Block8::blocks(elements) * sizeof(float); }
     return arithmetic * elements;
 }
 

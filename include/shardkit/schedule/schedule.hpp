@@ -29,17 +29,8 @@ constexpr std::string_view name(Lane lane) noexcept {
 }
 /// Returns the lane in which an act runs unless a schedule chooses another.
 constexpr Lane lane_of(Act act) noexcept {
-    switch (act) {
-        case Act::gather:
-        case Act::to_owners:
-        case Act::from_owners:
-            return Lane::gather;
-        case Act::reduce:
-        case Act::all_reduce:
-            return Lane::reduce;
-        default:
-            return Lane::compute;
-    }
+    if (act == Act::gather || act == Act::to_owners || act == Act::from_owners) { return Lane::gather; }
+    return act == Act::reduce || act == Act::all_reduce ? Lane::reduce : Lane::compute;
 }
 /// One operation of a step.
 struct Op {

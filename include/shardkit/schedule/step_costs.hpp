@@ -36,18 +36,11 @@ struct BatchSeconds {
 
     /// @pre is_of_batch(act)
     constexpr double of(Act act) const noexcept {
-        switch (act) {
-            case Act::direct:
-                return direct;
-            case Act::to_owners:
-                return to_owners;
-            case Act::transform:
-                return transform;
-            case Act::from_owners:
-                return from_owners;
-            default:
-                return apply;
-        }
+        return act == Act::direct        ? direct
+               : act == Act::to_owners   ? to_owners
+               : act == Act::transform   ? transform
+               : act == Act::from_owners ? from_owners
+                                         : apply;
     }
 };
 

@@ -20,10 +20,10 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 #include "../../../examples/who_is_missing/read_record.hpp"
 #include "../../../examples/who_is_missing/who_is_missing.hpp"

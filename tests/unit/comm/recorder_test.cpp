@@ -14,9 +14,9 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/rank_record.hpp>
-#include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/recorder/rank_record.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 #include "../../../examples/who_is_missing/read_record.hpp"
 #include "../../../examples/who_is_missing/who_is_missing.hpp"

@@ -10,8 +10,8 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/rank_record.hpp>
 #include <shardkit/comm/verb.hpp>
+#include <shardkit/recorder/rank_record.hpp>
 
 #include "who_is_missing/stragglers.hpp"
 

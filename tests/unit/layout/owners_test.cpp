@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/layout/owners.hpp>
+#include <shardkit/muon/assign_owners.hpp>
 
 namespace owners_test {
 

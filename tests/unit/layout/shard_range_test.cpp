@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/layout/shard_range.hpp>
+#include <shardkit/layout/flat_layout.hpp>
 
 namespace shard_range_test {
 

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include <shardkit/backend/self/engine.hpp>
-#include <shardkit/matrix/host_products.hpp>
-#include <shardkit/matrix/newton_schulz.hpp>
+#include <shardkit/muon/host_products.hpp>
+#include <shardkit/muon/newton_schulz.hpp>
 
 #include "unit/optim/golden.hpp"
 

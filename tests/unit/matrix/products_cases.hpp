@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 namespace products_cases {
 

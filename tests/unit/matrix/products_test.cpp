@@ -3,8 +3,8 @@
 
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/comm/stream.hpp>
-#include <shardkit/matrix/host_products.hpp>
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/muon/host_products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 #include "products_cases.hpp"
 

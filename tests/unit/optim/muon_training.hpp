@@ -12,8 +12,8 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/record.hpp>
-#include <shardkit/matrix/host_products.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/muon/host_products.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>

@@ -14,8 +14,8 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/matrix/host_products.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/muon/host_products.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule.hpp>

@@ -9,7 +9,7 @@
 
 #include <cblas.h>
 
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 namespace shardkit {
 

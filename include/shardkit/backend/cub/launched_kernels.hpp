@@ -15,10 +15,10 @@
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/backend/cub/tensors.hpp>
 #include <shardkit/backend/cub/update.hpp>
+#include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 

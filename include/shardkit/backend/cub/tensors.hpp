@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include <shardkit/backend/cub/span_walk.hpp>
+#include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/memory/tensor_table.hpp>
 
 namespace shardkit::gpu::detail {
 

@@ -14,10 +14,10 @@
 
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/shared/piece_list.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/memory/piece_list.hpp>
 
 namespace shardkit::gpu::detail {
 

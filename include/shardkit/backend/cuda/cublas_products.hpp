@@ -16,7 +16,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 namespace shardkit::gpu {
 

@@ -10,12 +10,12 @@
 
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/backend/host/target.hpp>
+#include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/sharded/norm_sum.hpp>
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <shardkit/backend/host/lanes.hpp>
@@ -28,39 +29,21 @@ inline void for_each_index(std::size_t count, Step step) noexcept {
     for (std::size_t i = whole; i < count; ++i) { step(i); }
 }
 
-/// An array that a loop reads.
-template <class T>
-struct Input {
-    using Pointer = const T*;
+/// An array that a loop reads, writes, or both.
+template <class T, bool Reads, bool Writes>
+struct LaneStream {
+    using Pointer = std::conditional_t<Writes, T*, const T*>;
     using Element = T;
-    static constexpr bool reads = true;
-    static constexpr bool writes = false;
+    static constexpr bool reads = Reads;
+    static constexpr bool writes = Writes;
     Pointer data;
 };
-
-/// An array that a loop reads and writes.
 template <class T>
-struct InOut {
-    using Pointer = T*;
-    using Element = T;
-    static constexpr bool reads = true;
-    static constexpr bool writes = true;
-    Pointer data;
-};
-
-/// An array that a loop only writes.
+using Input = LaneStream<T, true, false>;
 template <class T>
-struct Output {
-    using Pointer = T*;
-    using Element = T;
-    static constexpr bool reads = false;
-    static constexpr bool writes = true;
-    Pointer data;
-};
-
-}  // namespace shardkit::host::detail
-
-namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
+using InOut = LaneStream<T, true, true>;
+template <class T>
+using Output = LaneStream<T, false, true>;
 
 template <std::floating_point A, class F, class... S>
 void run_lanes(std::size_t count, const F& f, const S&... streams) {

@@ -15,6 +15,7 @@
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/for_each_lanes.hpp>
+#include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -23,7 +24,6 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
-#include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/sharded/norm_sum.hpp>
 

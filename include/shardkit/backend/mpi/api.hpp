@@ -37,43 +37,19 @@ inline void check(int code, std::string_view call, std::string_view doing, Sourc
 
 /// Returns the MPI type of words of so many bytes, as which MPI moves elements.
 inline MPI_Datatype word_type(std::size_t bytes) noexcept {
-    switch (bytes) {
-        case 8:
-            return MPI_UINT64_T;
-        case 4:
-            return MPI_UINT32_T;
-        case 2:
-            return MPI_UINT16_T;
-        case 1:
-            return MPI_UINT8_T;
-        default:
-            return MPI_DATATYPE_NULL;
-    }
+    return bytes == 8   ? MPI_UINT64_T
+           : bytes == 4 ? MPI_UINT32_T
+           : bytes == 2 ? MPI_UINT16_T
+           : bytes == 1 ? MPI_UINT8_T
+                        : MPI_DATATYPE_NULL;
 }
 
 /// Returns the MPI type in which MPI adds such elements; none for 16-bit floating-point types, which it does not
 /// know.
 inline MPI_Datatype datatype(ElementType type) noexcept {
-    switch (type) {
-        case ElementType::fp64:
-            return MPI_DOUBLE;
-        case ElementType::fp32:
-            return MPI_FLOAT;
-        case ElementType::bf16:
-        case ElementType::fp16:
-            break;
-        case ElementType::int64:
-            return MPI_INT64_T;
-        case ElementType::int32:
-            return MPI_INT32_T;
-        case ElementType::uint64:
-            return MPI_UINT64_T;
-        case ElementType::uint32:
-            return MPI_UINT32_T;
-        case ElementType::uint8:
-            return MPI_UINT8_T;
-    }
-    return MPI_DATATYPE_NULL;
+    const MPI_Datatype types[] = {MPI_DOUBLE,  MPI_FLOAT,    MPI_DATATYPE_NULL, MPI_DATATYPE_NULL, MPI_INT64_T,
+                                  MPI_INT32_T, MPI_UINT64_T, MPI_UINT32_T,      MPI_UINT8_T};
+    return types[static_cast<std::size_t>(type)];
 }
 
 }  // namespace shardkit::mpi::detail

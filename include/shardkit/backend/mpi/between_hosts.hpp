@@ -36,22 +36,18 @@ void spread(const BetweenHosts& way, host::Memory full, PieceOf piece_of) {
     for_each_piece(call, longest, [&](std::size_t at, int most) {
         const auto part = [&](std::size_t q) {
             const std::size_t size = piece_of(q).size();
-            return static_cast<int>(std::min(size - std::min(size, at), static_cast<std::size_t>(most)));
+            return std::min(size - std::min(size, at), static_cast<std::size_t>(most));
         };
         std::size_t used = 0;
         const auto requests = call.lane.requests();
         for (std::size_t q = 0; q < group.size(); ++q) {
             if (!group.takes_from(q) || part(q) == 0) { continue; }
-            call.mpi().check(MPI_Irecv(full.part(piece_of(q).begin + at, 0).at, part(q), word_type(full.size),
-                                       static_cast<int>(q), tag, call.channel.comm, &requests[used++]),
-                             "MPI_Irecv");
+            call.receive(full.part(piece_of(q).begin + at, 0).at, part(q), full.size, q, tag, requests[used++]);
         }
         for (std::size_t h = 0; h < group.hosts.size(); ++h) {
             if (h == group.host || part(group.rank) == 0) { continue; }
-            call.mpi().check(
-                MPI_Isend(full.part(piece_of(group.rank).begin + at, 0).at, part(group.rank), word_type(full.size),
-                          static_cast<int>(group.taker(h, group.place)), tag, call.channel.comm, &requests[used++]),
-                "MPI_Isend");
+            call.send(full.part(piece_of(group.rank).begin + at, 0).at, part(group.rank), full.size,
+                      group.taker(h, group.place), tag, requests[used++]);
         }
         if (at == 0) {
             for (const std::size_t q : group.neighbours()) {
@@ -81,20 +77,16 @@ inline void broadcast(const BetweenHosts& way, host::Memory values, std::size_t 
     const std::size_t first = group.is_here(root) ? root : group.taker(group.host, from.place);
     constexpr int tag = 0;
     for_each_piece(way.call, values.count, [&](std::size_t at, int size) {
+        const host::Memory part = values.part(at, static_cast<std::size_t>(size));
         std::size_t used = 0;
         const auto requests = way.call.lane.requests();
         if (group.rank == root) {
             for (std::size_t h = 0; h < group.hosts.size(); ++h) {
                 if (h == group.host) { continue; }
-                way.call.mpi().check(MPI_Isend(values.part(at, 0).at, size, word_type(values.size),
-                                               static_cast<int>(group.taker(h, from.place)), tag,
-                                               way.call.channel.comm, &requests[used++]),
-                                     "MPI_Isend");
+                way.call.send(part.at, part.count, part.size, group.taker(h, from.place), tag, requests[used++]);
             }
         } else if (group.rank == first) {
-            way.call.mpi().check(MPI_Irecv(values.part(at, 0).at, size, word_type(values.size),
-                                           static_cast<int>(root), tag, way.call.channel.comm, &requests[used++]),
-                                 "MPI_Irecv");
+            way.call.receive(part.at, part.count, part.size, root, tag, requests[used++]);
         }
         way.call.lane.await(way.call, requests.first(used));
     });

@@ -43,9 +43,7 @@ void exchange_pieces(const Call& call, Outgoing outgoing, Incoming incoming) {
     }
     constexpr int tag = 0;
     for (std::size_t at = 0; at < longest; at += most) {
-        const auto size_of = [&](std::size_t all) {
-            return static_cast<int>(std::min(most, all - std::min(all, at)));
-        };
+        const auto size_of = [&](std::size_t all) { return std::min(most, all - std::min(all, at)); };
         std::size_t used = 0;
         const auto requests = call.lane.requests();
         for (std::size_t step = 1; step < ranks; ++step) {
@@ -53,15 +51,11 @@ void exchange_pieces(const Call& call, Outgoing outgoing, Incoming incoming) {
             const std::size_t to = (call.group.rank + step) % ranks;
             const host::Memory in = incoming(from);
             const host::ConstMemory out = outgoing(to);
-            if (const int size = size_of(in.count); size > 0) {
-                call.mpi().check(MPI_Irecv(in.at + at * in.size, size, word_type(in.size), static_cast<int>(from),
-                                           tag, call.channel.comm, &requests[used++]),
-                                 "MPI_Irecv");
+            if (const std::size_t size = size_of(in.count); size > 0) {
+                call.receive(in.at + at * in.size, size, in.size, from, tag, requests[used++]);
             }
-            if (const int size = size_of(out.count); size > 0) {
-                call.mpi().check(MPI_Isend(out.at + at * out.size, size, word_type(out.size), static_cast<int>(to),
-                                           tag, call.channel.comm, &requests[used++]),
-                                 "MPI_Isend");
+            if (const std::size_t size = size_of(out.count); size > 0) {
+                call.send(out.at + at * out.size, size, out.size, to, tag, requests[used++]);
             }
         }
         call.lane.await(call, requests.first(used));

@@ -29,23 +29,15 @@ struct Exchange {
                                            .small_gather = detail::carried_bytes,
                                            .adds_along_trees = true};
 
-    /// Reduces to each rank its piece. `shard` may be this rank's piece of `full`.
-    static void reduce_scatter(const Call& call, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
+    /// Reduces to each rank its piece. `shard` may be this rank's piece of `full`. `way` is the call, or
+    /// BetweenHosts, where the ranks of each host read each other's memory.
+    template <class Way>
+    static void reduce_scatter(const Way& way, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
                                host::Memory shard) {
         const auto piece = [k = shard.count](std::size_t rank) {
             return host::detail::Chunk{rank * k, (rank + 1) * k};
         };
-        const auto nobody = [](std::size_t) { return static_cast<const std::byte*>(nullptr); };
-        reduce_own_piece(call, reducer, op, full, piece, nobody, shard.at);
-    }
-    /// Reduces likewise, where the ranks of each host read each other's memory.
-    static void reduce_scatter(const BetweenHosts& way, const host::Reducer& reducer, ReduceOp op,
-                               host::ConstMemory full, host::Memory shard) {
-        const auto piece = [k = shard.count](std::size_t rank) {
-            return host::detail::Chunk{rank * k, (rank + 1) * k};
-        };
-        const auto seen = [&](std::size_t rank) { return way.input(rank); };
-        reduce_own_piece(way.call, reducer, op, full, piece, seen, shard.at);
+        reduce_own_piece(way, reducer, op, full, piece, shard.at);
     }
     /// Returns what this rank receives in a reduce_scatter of `k` elements of `size` bytes a piece.
     static std::uint64_t moved_by_reduce_scatter(const Group& group, std::size_t k, std::size_t size) noexcept {
@@ -65,9 +57,8 @@ struct Exchange {
             const auto part = static_cast<std::size_t>(size);
             const auto piece = [&](std::size_t rank) { return piece_of(reducer, part, rank, ranks); };
             const host::detail::Chunk own = piece(call.group.rank);
-            const auto nobody = [](std::size_t) { return static_cast<const std::byte*>(nullptr); };
             const host::Memory result = output.part(at, part);
-            reduce_own_piece(call, reducer, op, input.part(at, part), piece, nobody, result.part(own.begin, 0).at);
+            reduce_own_piece(call, reducer, op, input.part(at, part), piece, result.part(own.begin, 0).at);
             int* const sizes = call.lane.counts().data();
             int* const begins = sizes + ranks;
             for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -85,9 +76,7 @@ struct Exchange {
                            host::ConstMemory input, host::Memory output) {
         const std::size_t ranks = way.call.group.size();
         const auto piece = [&](std::size_t rank) { return piece_of(reducer, input.count, rank, ranks); };
-        const auto seen = [&](std::size_t rank) { return way.input(rank); };
-        reduce_own_piece(way.call, reducer, op, input, piece, seen,
-                         output.part(piece(way.call.group.rank).begin, 0).at);
+        reduce_own_piece(way, reducer, op, input, piece, output.part(piece(way.call.group.rank).begin, 0).at);
         detail::spread(way, output, piece);
     }
     /// Returns what this rank receives in an all_reduce.
@@ -100,6 +89,11 @@ struct Exchange {
     }
 
   private:
+    static const Call& call_of(const Call& call) noexcept { return call; }
+    static const Call& call_of(const BetweenHosts& way) noexcept { return way.call; }
+    /// Returns a rank's input, or null where this rank cannot read it.
+    static const std::byte* input_of(const Call& /*call*/, std::size_t /*rank*/) noexcept { return nullptr; }
+    static const std::byte* input_of(const BetweenHosts& way, std::size_t rank) noexcept { return way.input(rank); }
     /// Returns whether every rank receives all ranks' inputs.
     static constexpr bool gathers(host::ConstMemory input) noexcept { return input.bytes() <= detail::carried_bytes; }
     /// Returns the piece of `count` elements that a rank adds.
@@ -123,11 +117,13 @@ struct Exchange {
     }
 
     /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces.
-    /// seen(q) is rank q's `full` if this rank can read it, else null: then messages go to and from q. Blocks are
-    /// received into one half of the staging memory while the other half is added.
-    template <class PieceOf, class Seen>
-    static void reduce_own_piece(const Call& call, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
-                                 PieceOf piece_of, Seen seen, std::byte* result) {
+    /// Messages go to and from ranks whose `full` this one cannot read. Blocks are received into one half of the
+    /// staging memory while the other half is added.
+    template <class Way, class PieceOf>
+    static void reduce_own_piece(const Way& way, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
+                                 PieceOf piece_of, std::byte* result) {
+        const Call& call = call_of(way);
+        const auto seen = [&](std::size_t rank) { return input_of(way, rank); };
         const std::size_t ranks = call.group.size();
         const std::size_t self = call.group.rank;
         const std::size_t peers = ranks - 1;
@@ -149,7 +145,6 @@ struct Exchange {
         const std::size_t rounds = longest / block + (longest % block != 0 ? 1 : 0);
 
         constexpr int tag = 0;
-        const MPI_Datatype word = detail::word_type(full.size);
         const auto post = [&](std::size_t round) {
             const auto slots = requests(round);
             std::fill(slots.begin(), slots.end(), MPI_REQUEST_NULL);
@@ -157,16 +152,12 @@ struct Exchange {
                 const std::size_t from = (self + ranks - step) % ranks;
                 const std::size_t to = (self + step) % ranks;
                 if (const std::size_t size = size_in(round, own); size > 0 && seen(from) == nullptr) {
-                    call.mpi().check(MPI_Irecv(staged(round, from), static_cast<int>(size), word,
-                                               static_cast<int>(from), tag, call.channel.comm, &slots[2 * step - 2]),
-                                     "MPI_Irecv");
+                    call.receive(staged(round, from), size, full.size, from, tag, slots[2 * step - 2]);
                 }
                 const host::detail::Chunk theirs = piece_of(to);
                 if (const std::size_t size = size_in(round, theirs); size > 0 && seen(to) == nullptr) {
-                    call.mpi().check(
-                        MPI_Isend(full.part(theirs.begin + round * block, size).at, static_cast<int>(size), word,
-                                  static_cast<int>(to), tag, call.channel.comm, &slots[2 * step - 1]),
-                        "MPI_Isend");
+                    call.send(full.part(theirs.begin + round * block, size).at, size, full.size, to, tag,
+                              slots[2 * step - 1]);
                 }
             }
         };

@@ -13,18 +13,53 @@
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/call_turns.hpp>
-#include <shardkit/backend/shared/idle_groups.hpp>
+#include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::mpi {
 class World;
 }
 
 namespace shardkit::mpi::detail {
+
+/// Lets the threads of a process call MPI one at a time, where MPI requires that. First come, first served: a thread
+/// that polls for its messages cannot keep out another one.
+class CallTurns : shardkit::detail::NotCopied {
+  public:
+    /// Requires turns from now on. Call it while there is only one thread.
+    void require() noexcept { required_ = true; }
+
+    /// Waits for this thread's turn, and ends it with its scope. A thread must not take two at once.
+    class Turn : shardkit::detail::NotCopied {
+      public:
+        explicit Turn(CallTurns& turns) noexcept : turns_(turns.required_ ? &turns : nullptr) {
+            if (turns_ == nullptr) { return; }
+            const std::uint32_t own = turns_->next_.fetch_add(1, std::memory_order_relaxed);
+            std::uint32_t now = turns_->now_.load(std::memory_order_acquire);
+            while (now != own) {
+                turns_->now_.wait(now, std::memory_order_acquire);
+                now = turns_->now_.load(std::memory_order_acquire);
+            }
+        }
+        ~Turn() {
+            if (turns_ == nullptr) { return; }
+            turns_->now_.fetch_add(1, std::memory_order_release);
+            turns_->now_.notify_all();
+        }
+
+      private:
+        CallTurns* turns_;
+    };
+
+  private:
+    bool required_ = false;
+    std::atomic<std::uint32_t> next_{0};
+    std::atomic<std::uint32_t> now_{0};
+};
 
 struct HostBlock;
 class Lane;
@@ -179,6 +214,11 @@ struct Call : shardkit::Call {
     std::string doing() const {
         return as != nullptr ? as : shardkit::detail::concat(name(signature.verb), " over ", axes);
     }
+    /// Begin a message of `count` words of `bytes` bytes each, of at most MPI's counts, to or from a member.
+    void send(const void* from, std::size_t count, std::size_t bytes, std::size_t to, int tag,
+              MPI_Request& request) const;
+    void receive(void* to, std::size_t count, std::size_t bytes, std::size_t from, int tag,
+                 MPI_Request& request) const;
     /// Takes this thread's turn to call MPI:
     ///     call.mpi().check(MPI_Isend(...), "MPI_Isend");
     /// The turn lasts until the end of the statement. It is taken before the MPI call, as a member function's object
@@ -200,5 +240,18 @@ class MpiCall {
     const Call& call_;
     CallTurns::Turn turn_;
 };
+
+inline void Call::send(const void* from, std::size_t count, std::size_t bytes, std::size_t to, int tag,
+                       MPI_Request& request) const {
+    mpi().check(
+        MPI_Isend(from, static_cast<int>(count), word_type(bytes), static_cast<int>(to), tag, channel.comm, &request),
+        "MPI_Isend");
+}
+inline void Call::receive(void* to, std::size_t count, std::size_t bytes, std::size_t from, int tag,
+                          MPI_Request& request) const {
+    mpi().check(
+        MPI_Irecv(to, static_cast<int>(count), word_type(bytes), static_cast<int>(from), tag, channel.comm, &request),
+        "MPI_Irecv");
+}
 
 }  // namespace shardkit::mpi::detail

@@ -19,7 +19,6 @@
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
-#include <shardkit/backend/mpi/job.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/watch.hpp>
 #include <shardkit/core/error.hpp>

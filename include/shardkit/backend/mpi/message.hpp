@@ -62,28 +62,22 @@ class Message : shardkit::detail::NotCopied {
 
         const bool is_read = outgoing_ && seen(outgoing_->to, call_.group.rank, own_offer_) != nullptr;
         const std::byte* const theirs = incoming_ ? seen(incoming_->from, incoming_->from, their_offer_) : nullptr;
-        if (is_read) { receive_end(outgoing_->to); }
+        if (is_read) { call_.receive(nullptr, 0, 1, outgoing_->to, end_tag, requests_[0]); }
         if (theirs != nullptr) {
             copy(theirs);
-            send_end(incoming_->from);
+            call_.send(nullptr, 0, 1, incoming_->from, end_tag, requests_[2]);
         }
         const std::size_t most = call_.world.options().message_elements;
         const std::size_t longest = std::max(sends.signature.count, receives.signature.count);
         for (std::size_t at = 0; at < longest; at += most) {
             if (incoming_ && theirs == nullptr && at < incoming_->values.count) {
                 const host::Memory part = incoming_->values.part(at, std::min(most, incoming_->values.count - at));
-                call_.mpi().check(
-                    MPI_Irecv(part.at, static_cast<int>(part.count), word_type(part.size),
-                              static_cast<int>(incoming_->from), data_tag, call_.channel.comm, &requests_[2]),
-                    "MPI_Irecv");
+                call_.receive(part.at, part.count, part.size, incoming_->from, data_tag, requests_[2]);
             }
             if (outgoing_ && !is_read && at < outgoing_->values.count) {
                 const host::ConstMemory part =
                     outgoing_->values.part(at, std::min(most, outgoing_->values.count - at));
-                call_.mpi().check(
-                    MPI_Isend(part.at, static_cast<int>(part.count), word_type(part.size),
-                              static_cast<int>(outgoing_->to), data_tag, call_.channel.comm, &requests_[0]),
-                    "MPI_Isend");
+                call_.send(part.at, part.count, part.size, outgoing_->to, data_tag, requests_[0]);
             }
             if (outgoing_) { finish(sends, outgoing_->to, 0); }
             if (incoming_) { finish(receives, incoming_->from, 2); }
@@ -121,12 +115,8 @@ class Message : shardkit::detail::NotCopied {
     }
     void exchange_records(const Call& call, std::size_t peer, const Record& own, int own_tag, Record& theirs,
                           int their_tag, std::size_t first) {
-        constexpr int bytes = sizeof(Record);
-        const int rank = static_cast<int>(peer);
-        call.mpi().check(MPI_Irecv(&theirs, bytes, MPI_BYTE, rank, their_tag, call.channel.comm, &requests_[first]),
-                         "MPI_Irecv");
-        call.mpi().check(MPI_Isend(&own, bytes, MPI_BYTE, rank, own_tag, call.channel.comm, &requests_[first + 1]),
-                         "MPI_Isend");
+        call.receive(&theirs, sizeof(Record), 1, peer, their_tag, requests_[first]);
+        call.send(&own, sizeof(Record), 1, peer, own_tag, requests_[first + 1]);
     }
     void finish(const Call& call, std::size_t peer, std::size_t first) {
         call.lane.await(call, std::span<MPI_Request>(requests_).subspan(first, 2), peer);
@@ -145,16 +135,6 @@ class Message : shardkit::detail::NotCopied {
             host::detail::store_for(2 * call_.group.neighbours().size() * incoming_->values.bytes());
         host::detail::copy_elements(from, incoming_->values.at, incoming_->values.bytes(), store);
         host::detail::finish(store);
-    }
-    void receive_end(std::size_t to) {
-        call_.mpi().check(
-            MPI_Irecv(nullptr, 0, MPI_BYTE, static_cast<int>(to), end_tag, call_.channel.comm, &requests_[0]),
-            "MPI_Irecv");
-    }
-    void send_end(std::size_t from) {
-        call_.mpi().check(
-            MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(from), end_tag, call_.channel.comm, &requests_[2]),
-            "MPI_Isend");
     }
     static void require_agreement(const Call& call, const Record& offer, const Record& request, std::size_t from,
                                   std::size_t to) {

@@ -13,7 +13,6 @@
 #include <shardkit/backend/mpi/blocking_call.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
-#include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/backend/shared/split_groups.hpp>
 
 namespace shardkit::mpi::detail {

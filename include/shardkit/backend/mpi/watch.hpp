@@ -9,15 +9,32 @@
 #include <string>
 #include <utility>
 
-#include <shardkit/backend/mpi/call_turns.hpp>
+#include <shardkit/backend/mpi/arrivals.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
-#include <shardkit/backend/mpi/job.hpp>
+#include <shardkit/backend/mpi/options.hpp>
+#include <shardkit/backend/mpi/returned_ranks.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 namespace shardkit::mpi::detail {
+
+/// The state that all lanes of a World share: the options, the journal of the verbs that are given to a stream, the
+/// ranks of this host, which ranks have returned, and whose turn it is to call MPI.
+struct Job {
+    Job(const Options& given, std::size_t ranks) : options(given), returned(ranks) {}
+
+    const Options options;
+    engine::Journal journal;  ///< used by the rank's own thread
+    Arrivals arrivals;        ///< while the World is made
+    Host host;
+    ReturnedRanks returned;
+    CallTurns turns;
+    shardkit::detail::RecordWriter* records = nullptr;  ///< the World's
+};
 
 /// What a rank waits for: that others enter a call, that those which have entered it finish, or that they return.
 enum class Awaited : std::uint8_t { entry, exit, returns };
@@ -33,7 +50,7 @@ class Watch {
     /// Returns whether the last check was long ago, as where each poll takes long because processors are shared.
     bool is_due() noexcept {
         const Clock::time_point now = Clock::now();
-        if (!begin_) { begin_ = looked_ = now; }
+        begin(now);
         return now - looked_ > interval;
     }
     /// Checks once.
@@ -41,7 +58,7 @@ class Watch {
     /// not know who is late, CommError when the time is over
     void look() {
         const Clock::time_point now = Clock::now();
-        if (!begin_) { begin_ = now; }
+        begin(now);
         looked_ = now;
         const bool at_processes = now - looked_at_processes_ > interval;
         if (at_processes) { looked_at_processes_ = now; }
@@ -68,13 +85,8 @@ class Watch {
         }
         const std::chrono::milliseconds limit =
             job_.journal.limit(awaited_ == Awaited::exit ? job_.options.finish_timeout : job_.options.timeout);
-        if (now - *begin_ > limit) { throw_late(limit); }
-        if (!warned_ && now - *begin_ > limit / 2) {
-            warned_ = true;
-            if (job_.options.on_late) {
-                job_.options.on_late(shardkit::detail::concat("late: ", doing_late(limit / 2), late_ranks().text));
-            }
-        }
+        const auto warning = [&](std::chrono::milliseconds after) { return doing_late(after) + late_ranks().text; };
+        if (wait_.is_late(limit, job_.options.on_late, warning)) { throw_late(limit); }
     }
     /// Writes this rank's record and waits for the others'. Returns where they are; "" without files.
     static std::string write_records(Job& job, const std::string& why) {
@@ -82,9 +94,14 @@ class Watch {
     }
 
   private:
-    using Clock = std::chrono::steady_clock;
+    using Clock = shardkit::detail::LateWait::Clock;
     static constexpr std::chrono::milliseconds interval{5};
 
+    void begin(Clock::time_point now) noexcept {
+        if (wait_.has_begun()) { return; }
+        wait_.begin();
+        looked_ = now;
+    }
     std::string doing_late(std::chrono::milliseconds after) const {
         return shardkit::detail::concat("not every rank has made ", call_.doing(), " at ", call_.where.file, ":",
                                         call_.where.line, " after ", after.count(), " ms");
@@ -145,8 +162,7 @@ class Watch {
     Job& job_;
     Awaited awaited_;
     bool saw_an_end_ = false;  // of a process
-    bool warned_ = false;
-    std::optional<Clock::time_point> begin_;
+    shardkit::detail::LateWait wait_;
     Clock::time_point looked_{};
     Clock::time_point looked_at_processes_{};
     std::optional<Clock::time_point> peer_left_;

@@ -19,9 +19,9 @@
 #include <unistd.h>
 #endif
 
+#include <shardkit/backend/shared/piece_list.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/descriptor.hpp>
-#include <shardkit/memory/piece_list.hpp>
 
 // Memory that processes of one host share. MPI's own windows (MPI_Win_allocate_shared) do not fit: all ranks must
 // make them together, while each rank makes its own buffers, and they are files with names: a job whose processes are

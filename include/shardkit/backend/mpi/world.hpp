@@ -23,18 +23,18 @@
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
-#include <shardkit/backend/mpi/job.hpp>
 #include <shardkit/backend/mpi/lane.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/returned_ranks.hpp>
-#include <shardkit/backend/shared/idle_groups.hpp>
+#include <shardkit/backend/mpi/watch.hpp>
+#include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/streams.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 namespace shardkit::mpi {
 

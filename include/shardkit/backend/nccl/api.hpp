@@ -122,27 +122,9 @@ namespace shardkit::nccl::detail {
 /// Returns NCCL's type for elements of T.
 template <Element T>
 constexpr ncclDataType_t datatype() noexcept {
-    switch (element_type_of<T>) {
-        case ElementType::fp64:
-            return ncclFloat64;
-        case ElementType::fp32:
-            return ncclFloat32;
-        case ElementType::bf16:
-            return ncclBfloat16;
-        case ElementType::fp16:
-            return ncclFloat16;
-        case ElementType::int64:
-            return ncclInt64;
-        case ElementType::int32:
-            return ncclInt32;
-        case ElementType::uint64:
-            return ncclUint64;
-        case ElementType::uint32:
-            return ncclUint32;
-        case ElementType::uint8:
-            return ncclUint8;
-    }
-    return ncclNumTypes;
+    constexpr ncclDataType_t types[] = {ncclFloat64, ncclFloat32, ncclBfloat16, ncclFloat16, ncclInt64,
+                                        ncclInt32,   ncclUint64,  ncclUint32,   ncclUint8};
+    return types[static_cast<std::size_t>(element_type_of<T>)];
 }
 
 /// Returns NCCL's constant for the operation.

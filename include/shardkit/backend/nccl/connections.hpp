@@ -28,9 +28,10 @@
 #include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/record_files.hpp>
+#include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -170,11 +171,12 @@ class Connections : public LiveGroups, private gpu::Watch {
     }
     ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
                              SourceLocation where, std::chrono::milliseconds limit) {
-        const Clock::time_point begin = Clock::now();
+        shardkit::detail::LateWait wait;
+        wait.begin();
         for (const gpu::detail::Backoff backoff;; backoff.rest()) {
             const ncclResult_t state = state_of(group, doing, where);
             if (state != ncclInProgress) { return state; }
-            if (is_late(begin, doing, where, limit)) {
+            if (is_late(wait, doing, where, limit)) {
                 fail_late(doing,
                           shardkit::detail::concat("not every rank has made this call within ", limit.count(),
                                                    " ms (", nccl_call, ")"),
@@ -304,8 +306,6 @@ class Connections : public LiveGroups, private gpu::Watch {
     }
 
   private:
-    using Clock = std::chrono::steady_clock;
-
     template <class F>
     void for_each_own(const F& f) {
         for (Group& group : groups()) {
@@ -336,29 +336,25 @@ class Connections : public LiveGroups, private gpu::Watch {
     virtual bool progressed(Progress& seen) noexcept = 0;
 
     /// Returns whether a wait has taken too long; warns after half of the time.
-    bool is_late(Clock::time_point begin, std::string_view doing, SourceLocation where,
+    bool is_late(shardkit::detail::LateWait& wait, std::string_view doing, SourceLocation where,
                  std::chrono::milliseconds limit) {
-        const auto waited = Clock::now() - begin;
-        if (waited <= limit / 2) {
-            warned_ = false;
-        } else if (!std::exchange(warned_, true) && on_late_) {
-            on_late_(shardkit::detail::concat("late: ", doing, " at ", where.file, ":", where.line,
-                                              " is not over after ", limit.count() / 2, " ms"));
-        }
-        return waited > limit;
+        return wait.is_late(limit, on_late_, [&](std::chrono::milliseconds after) {
+            return shardkit::detail::concat(doing, " at ", where.file, ":", where.line, " is not over after ",
+                                            after.count(), " ms");
+        });
     }
     /// Fails with this rank's last calls and, if the ranks write files, where these are.
     [[noreturn]] void fail_late(std::string_view doing, const std::string& why, SourceLocation where) {
         fail(doing, why + last_calls(journal_) + (records_ == nullptr ? "" : records_->tell_and_wait(why)), where);
     }
 
-    void begin() noexcept override { wait_began_ = Clock::now(); }
+    void begin() noexcept override { wait_.begin(); }
     void poll(SourceLocation where) override {
         constexpr const char* doing = "synchronize";
         if (ended_by_.exits()) { throw CommError("nccl", doing, "the process ends, and waits for nobody", where); }
         act();
         if (over() || failure_.empty()) { require_usable(doing, where); }
-        if (progressed(seen_)) { wait_began_ = Clock::now(); }
+        if (progressed(seen_)) { wait_.begin(); }
         for (const Group& group : groups()) {
             if (group.comm == nullptr) { continue; }
             const ncclResult_t state = state_of(group, doing, where);
@@ -369,7 +365,7 @@ class Connections : public LiveGroups, private gpu::Watch {
                      where);
             }
         }
-        if (is_late(wait_began_, doing, where, limit())) {
+        if (is_late(wait_, doing, where, limit())) {
             fail_late(
                 doing,
                 shardkit::detail::concat("the stream's work is not over after ", limit().count(),
@@ -394,12 +390,11 @@ class Connections : public LiveGroups, private gpu::Watch {
     engine::Journal journal_;
     shardkit::detail::RecordWriter* records_ = nullptr;
     std::function<void(const std::string&)> on_late_;
-    bool warned_ = false;
     std::chrono::milliseconds timeout_;
     bool finished_ = false;
     GroupErrors* collected_ = nullptr;  // where verbs are started together
     std::string failure_;
-    Clock::time_point wait_began_;
+    shardkit::detail::LateWait wait_;
     Progress seen_{};
 };
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/backend/shared/idle_groups.hpp>
+#include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 
 namespace shardkit::nccl::detail {

@@ -17,10 +17,10 @@
 #include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/factored/factored_works.hpp>
-#include <shardkit/matrix/products.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/state_storage.hpp>

@@ -23,7 +23,7 @@
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/registered.hpp>
-#include <shardkit/backend/shared/idle_groups.hpp>
+#include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::nccl::detail {

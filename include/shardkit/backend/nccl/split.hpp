@@ -19,7 +19,6 @@
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/world.hpp>
-#include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/detail/concat.hpp>
 

@@ -40,11 +40,11 @@
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/engine_traits.hpp>
-#include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 namespace shardkit::nccl {
 

@@ -16,13 +16,13 @@
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/late_ranks.hpp>
-#include <shardkit/comm/rank_record.hpp>
-#include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/detail/ticks.hpp>
+#include <shardkit/recorder/rank_record.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 namespace shardkit::threads::detail {
 

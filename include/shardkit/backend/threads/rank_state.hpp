@@ -9,7 +9,6 @@
 
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
-#include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/detail/owned.hpp>

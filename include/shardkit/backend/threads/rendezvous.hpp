@@ -15,7 +15,7 @@
 #include <shardkit/backend/shared/verbs.hpp>
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/group.hpp>
-#include <shardkit/backend/threads/wait_record.hpp>
+#include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/backend/threads/world.hpp>
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>

@@ -3,8 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
+#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/shared/wait_word.hpp>
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -21,5 +25,33 @@ struct ThreadSleep {
 };
 
 using WaitWord = shared::detail::WaitWord<ThreadSleep>;
+
+/// What a rank waits for.
+struct Waiting {
+    Verb verb{};
+    const std::string* axes = nullptr;
+    SourceLocation where{};
+};
+
+/// Announces that a rank waits before it sleeps, so that the launching thread can detect that all ranks wait for
+/// each other. Written by one thread, read by another; used only by waits that really block.
+class WaitRecord : public host::detail::WaitCount {
+  public:
+    void begin(const WaitWord& word, std::uint32_t target) noexcept {
+        word_.store(&word, std::memory_order_relaxed);
+        target_.store(target, std::memory_order_relaxed);
+        step();
+    }
+    /// Returns whether the rank waits for something that has not come.
+    bool stuck() const noexcept {
+        return is_waiting() &&
+               word_.load(std::memory_order_relaxed)->progress(target_.load(std::memory_order_relaxed)) ==
+                   Progress::pending;
+    }
+
+  private:
+    std::atomic<const WaitWord*> word_{nullptr};
+    std::atomic<std::uint32_t> target_{0};
+};
 
 }  // namespace shardkit::threads::detail

@@ -24,7 +24,6 @@
 #include <shardkit/backend/threads/late_watch.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
-#include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/stream.hpp>

@@ -3,7 +3,7 @@
 
 #include <shardkit/backend/cblas/cblas_products.hpp>
 #include <shardkit/comm/stream.hpp>
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 #include "unit/matrix/products_cases.hpp"
 

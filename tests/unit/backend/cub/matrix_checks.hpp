@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/matrix/newton_schulz.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
+#include <shardkit/muon/newton_schulz.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 

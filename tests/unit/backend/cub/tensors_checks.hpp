@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include <shardkit/memory/tensor_table.hpp>
+#include <shardkit/backend/host/tensor_table.hpp>
 
 #include "each_precision.hpp"
 #include "machine.hpp"

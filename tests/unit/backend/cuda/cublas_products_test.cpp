@@ -10,7 +10,7 @@
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 #include "cuda_fixture.hpp"
 #include "unit/matrix/products_cases.hpp"

@@ -16,10 +16,10 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/record_files.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 #include "../../../../examples/who_is_missing/read_record.hpp"
 #include "../../../../examples/who_is_missing/stragglers.hpp"

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 #include "check_paced_training.hpp"
 #include "paced_ranks.hpp"

@@ -14,8 +14,8 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/record_files.hpp>
 #include <shardkit/core/bf16.hpp>
+#include <shardkit/recorder/record_files.hpp>
 
 #include "../../../../examples/who_is_missing/read_record.hpp"
 #include "captured_step.hpp"

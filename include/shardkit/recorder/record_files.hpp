@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -20,13 +19,14 @@
 #include <unistd.h>
 
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/rank_record.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/ticks.hpp>
+#include <shardkit/detail/watch_thread.hpp>
+#include <shardkit/recorder/rank_record.hpp>
 
 namespace shardkit::detail {
 
@@ -126,18 +126,10 @@ class RecordWriter : NotCopied {
         if (rank_ == 0) { std::remove(trouble().c_str()); }
         signal_.emplace();  // here, not in the thread: what is asked for from now on is seen
         seen_ = record_requests.load(std::memory_order_relaxed);
-        thread_ = std::thread([this] { look(); });
+        watch_.emplace([this](const auto& sleep) {
+            while (sleep(interval)) { look(); }
+        });
     }
-    ~RecordWriter() {
-        if (!thread_.joinable()) { return; }
-        {
-            const std::lock_guard lock(mutex_);
-            ends_ = true;
-        }
-        woken_.notify_one();
-        thread_.join();
-    }
-
     /// Says which run this is, as soon as the ranks have agreed on a number: files of another run are passed over.
     void set_run(std::uint64_t run) noexcept { run_ = run; }
     /// Writes the record, the first time, and tells the other ranks to write theirs. A file that cannot be written is
@@ -202,18 +194,13 @@ class RecordWriter : NotCopied {
         } catch (...) {}  // NOLINT(bugprone-empty-catch): see tell
     }
     void look() noexcept {
-        std::unique_lock lock(mutex_);
-        while (!woken_.wait_until(lock, std::chrono::system_clock::now() + interval, [&] { return ends_; })) {
-            lock.unlock();
-            const std::uint32_t asked = record_requests.load(std::memory_order_relaxed);
-            if (!told_ && is_told() && !told_.exchange(true)) {
-                write("another rank of the job has a failure", false);
-            } else if (asked != seen_) {
-                write("asked for", false);
-            }
-            seen_ = asked;
-            lock.lock();
+        const std::uint32_t asked = record_requests.load(std::memory_order_relaxed);
+        if (!told_ && is_told() && !told_.exchange(true)) {
+            write("another rank of the job has a failure", false);
+        } else if (asked != seen_) {
+            write("asked for", false);
         }
+        seen_ = asked;
     }
 
     const char* engine_;
@@ -224,13 +211,11 @@ class RecordWriter : NotCopied {
     std::function<void()> refresh_;
     std::atomic<std::uint64_t> run_{new_run()};
     std::mutex mutex_;
-    std::condition_variable woken_;
     std::optional<RecordSignal> signal_;
     std::uint32_t seen_ = 0;
-    bool ends_ = false;
     std::atomic<bool> told_{false};
     std::atomic<bool> returned_{false};
-    std::thread thread_;
+    std::optional<WatchThread> watch_;  // last: it uses all the others
 };
 
 }  // namespace shardkit::detail

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 
 namespace shardkit {
 

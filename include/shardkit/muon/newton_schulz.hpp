@@ -12,7 +12,7 @@
 #include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/lane_math.hpp>
-#include <shardkit/matrix/products.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/rank/launches.hpp>
 
 namespace shardkit {
