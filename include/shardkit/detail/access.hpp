@@ -95,6 +95,10 @@ struct Access {
     static auto hyper_parameters(Optimizer& optimizer, Location where) {
         return optimizer.hyper_parameters(where);
     }
+    template <class Optimizer, class F, class Location>
+    static void for_each_state(Optimizer& optimizer, const F& f, Location where) {
+        optimizer.for_each_state(f, where);
+    }
     /// Restores the numbers of a LossScale.
     template <class Scale, class Value>
     static void restore(Scale& scale, Value value, std::uint32_t clean_steps, std::uint32_t overflows) {

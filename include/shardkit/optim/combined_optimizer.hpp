@@ -15,9 +15,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -139,12 +137,6 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         }
         return all;
     }
-    // What is asked of the parts.
-    detail::List<detail::OptimizerMemory<Engine>> held(SourceLocation /*where*/) override { return {}; }
-    detail::List<detail::GroupProgress> progress(SourceLocation /*where*/) override { return {}; }
-    void set_progress(std::span<const detail::GroupProgress> /*of_groups*/, detail::Change /*change*/,
-                      SourceLocation /*where*/) override {}
-    detail::StatementHash hyper_parameters(SourceLocation /*where*/) override { return 0; }
 
     /// Takes in part number `p`. `updaters`: the part that updates each parameter of each group.
     void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where) {

@@ -225,14 +225,25 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// The optimizers of which this one consists, which alone hold something.
     virtual detail::List<Optimizer*> parts() { return {this}; }
     /// What it holds of each group that it updates, in order.
-    virtual detail::List<detail::OptimizerMemory<Engine>> held(SourceLocation where) = 0;
+    virtual detail::List<detail::OptimizerMemory<Engine>> held(SourceLocation /*where*/) { return {}; }
     /// How far its updates of each of these groups are. Waits for the compute stream.
-    virtual detail::List<detail::GroupProgress> progress(SourceLocation where) = 0;
+    virtual detail::List<detail::GroupProgress> progress(SourceLocation /*where*/) { return {}; }
     /// Sets that, or refuses it.
-    virtual void set_progress(std::span<const detail::GroupProgress> of_groups, detail::Change change,
-                              SourceLocation where) = 0;
+    virtual void set_progress(std::span<const detail::GroupProgress> /*of_groups*/, detail::Change /*change*/,
+                              SourceLocation /*where*/) {}
     /// The hash of its hyper-parameters in the engine's memory. Waits likewise.
-    virtual detail::StatementHash hyper_parameters(SourceLocation where) = 0;
+    virtual detail::StatementHash hyper_parameters(SourceLocation /*where*/) { return 0; }
+    /// f(group, memory) for each state of elements that its parts hold.
+    template <class F>
+    void for_each_state(const F& f, SourceLocation where) {
+        for (Optimizer* const part : parts()) {
+            for (const auto& of : part->held(where)) {
+                for (const detail::HeldMemory& each : of.held) {
+                    if (each.shape.rows == 0) { f(*of.group, each); }
+                }
+            }
+        }
+    }
 
     Groups<Engine> model_;
     std::string left_out_;  // the first parameter that is another optimizer's
@@ -250,13 +261,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
 template <class Engine>
 std::vector<ShardInfo> Optimizer<Engine>::shards() {
     std::vector<ShardInfo> list;
-    for (Optimizer* const part : parts()) {
-        for (const auto& of : part->held(SourceLocation{})) {
-            for (const detail::HeldMemory& each : of.held) {
-                if (each.shape.rows == 0) { list_shards(of.group->geometry(), each, list); }
-            }
-        }
-    }
+    for_each_state([&](const auto& group, const auto& each) { list_shards(group.geometry(), each, list); }, {});
     return list;
 }
 

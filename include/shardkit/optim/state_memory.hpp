@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/state_kind.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/policy/placement.hpp>

@@ -98,18 +98,17 @@ template <class Engine>
 std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
                                                        SourceLocation where = SourceLocation::current()) {
     std::map<std::uint64_t, OptimizerStates> held;
-    for (Optimizer<Engine>* const part : detail::Access::parts(optimizer)) {
-        for (const auto& of : detail::Access::held(*part, where)) {
-            OptimizerStates& its = held.emplace(of.group->identity(), OptimizerStates(0)).first->second;
-            for (const detail::HeldMemory& each : of.held) {
-                const ElementType type = each.values.type();
-                if (each.unit > 1 || each.shape.rows > 0) { continue; }
-                its += OptimizerStates(1, type == ElementType::bf16    ? StateFormat::bf16
-                                          : type == ElementType::uint8 ? StateFormat::block8
-                                                                       : StateFormat::full);
-            }
-        }
-    }
+    detail::Access::for_each_state(
+        optimizer,
+        [&](const auto& group, const detail::HeldMemory& each) {
+            if (each.unit > 1) { return; }  // scales, which belong to the codes before them
+            const ElementType type = each.values.type();
+            held.emplace(group.identity(), OptimizerStates(0)).first->second +=
+                OptimizerStates(1, type == ElementType::bf16    ? StateFormat::bf16
+                                   : type == ElementType::uint8 ? StateFormat::block8
+                                                                : StateFormat::full);
+        },
+        where);
     std::vector<planner::GroupDescription> groups = describe_groups(model, where);
     std::size_t number = 0;
     for (detail::Group<Engine>& group : detail::Access::each(model, where)) {

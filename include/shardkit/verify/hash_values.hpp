@@ -136,13 +136,8 @@ template <class Engine>
 [[nodiscard]] std::vector<ValuesHash> hash_values(Optimizer<Engine>& optimizer,
                                                   SourceLocation where = SourceLocation::current()) {
     detail::HashSum<Engine> hashes(optimizer.model().context(where));
-    for (Optimizer<Engine>* const part : detail::Access::parts(optimizer)) {
-        for (const auto& of : detail::Access::held(*part, where)) {
-            for (const detail::HeldMemory& each : of.held) {
-                if (each.shape.rows == 0) { hashes.add(of.group->geometry(), each); }
-            }
-        }
-    }
+    detail::Access::for_each_state(
+        optimizer, [&](const auto& group, const auto& each) { hashes.add(group.geometry(), each); }, where);
     return hashes.take(where);
 }
 
