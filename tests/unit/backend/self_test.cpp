@@ -27,8 +27,8 @@ using namespace verb_checks;
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("self: every verb gives what one rank of any engine gives", T, double, float, bf16, fp16,
-                   std::int64_t, std::int32_t, std::uint8_t) {
+// Of a type of registers, one that is converted, and one of odd addresses.
+TEST_CASE_TEMPLATE("self: every verb gives what one rank of any engine gives", T, float, bf16, std::uint8_t) {
     self::World world;
     const self::Communicator comm(world);
     constexpr std::size_t sizes[] = {0, 1, 2, 3, 17, 1000, 100003};

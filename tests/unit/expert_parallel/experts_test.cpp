@@ -17,6 +17,7 @@
 #include <shardkit/param/tensor_list.hpp>
 
 #include "../thrown_message.hpp"
+#include "test_size.hpp"
 
 namespace sk = shardkit;
 
@@ -45,7 +46,7 @@ TEST_CASE("experts: the bits of one rank for every ep, policy and tp, on 2, 4 an
         CHECK(expected.norms[0] > 1);
         for (const std::size_t dp : {1U, 2U, 4U}) {
             for (const std::size_t ep : {1U, 2U, 4U}) {
-                if (ep > dp) { continue; }
+                if (ep > dp || (test_size::reduced() && tp * dp == 8)) { continue; }
                 for_each_policy(cut, dp, [&](const sk::DynamicPolicy& policy) {
                     const auto values = policy.values(dp);
                     if (values.shard_group % ep != 0) { return; }

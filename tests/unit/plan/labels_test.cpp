@@ -9,6 +9,7 @@
 
 #include <shardkit/policy/policies.hpp>
 
+#include "test_size.hpp"
 #include "unit/plan/planned_and_logged.hpp"
 #include "unit/sharded/custom_policies.hpp"
 
@@ -60,6 +61,7 @@ TEST_CASE("the rows of a plan are the rows of the log, labels included") {
     for (const Mesh mesh :
          {Mesh(1, 1, 1), Mesh(4, 1, 1), Mesh(3, 1, 1), Mesh(2, 2, 1), Mesh(2, 1, 2), Mesh(4, 1, 2), Mesh(1, 2, 2),
           Mesh(2, 2, 2), Mesh(3, 1, 2), Mesh(1, 1, 3), Mesh(1, 3, 1), Mesh(4, 2, 1)}) {
+        if (test_size::reduced() && mesh.size() > 4) { continue; }
         for (const sk::DynamicPolicy& policy : policies_on(mesh.grid().extent("dp"))) {
             check<sk::Precision<float>>(mesh, {policy}, 2);
         }
@@ -68,6 +70,7 @@ TEST_CASE("the rows of a plan are the rows of the log, labels included") {
 
 TEST_CASE("the same in 16 bits, whose reductions are not in place, and for one microbatch") {
     for (const Mesh mesh : {Mesh(4, 1, 1), Mesh(2, 2, 2), Mesh(4, 1, 2)}) {
+        if (test_size::reduced() && mesh.size() > 4) { continue; }
         for (const sk::DynamicPolicy& policy : policies_on(mesh.grid().extent("dp"))) {
             for (const std::size_t microbatches : {1U, 3U}) {
                 check<sk::Precision<float, sk::bf16, float>>(mesh, {policy}, microbatches);

@@ -107,8 +107,10 @@ void check_in_fp64(MakePolicy make) {
     const auto check = [&](Extents e) {
         const std::optional<Policy> policy = make(e);
         if (!policy) { return; }
+        std::size_t number = 0;
         for (const std::size_t microbatches : {1U, 3U}) {
             for (const Training& training : trainings(microbatches)) {
+                if (test_size::reduced() && number++ % 2 != 0) { continue; }  // each with one number of them
                 check_against_oracle<sk::Precision<double>>(e, *policy, training, 1e-12);
             }
         }

@@ -86,14 +86,14 @@ void on_each_world(const sk::nccl::Options& options, const F& f) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("nccl: sums by exchange are those of rank order, as every verb and size", T, double, float,
-                   sk::bf16, sk::fp16) {
+TEST_CASE_TEMPLATE("nccl: sums by exchange are those of rank order, as every verb and size", T, float, sk::bf16) {
     on_each_world(exchanging(), [](const Exchanged& world) { verb_suite::every_verb<T>(world); });
 }
 
 TEST_CASE("nccl: sums by exchange into another type, and in pieces of little staging memory, are the same") {
     const auto check = [](const Exchanged& world) {
         for (const std::size_t k : {1U, 15U, 16U, 17U, 255U, 256U, 257U, 3001U}) {
+            if (test_size::reduced() && k != 17 && k != 257) { continue; }
             verb_checks::check_reduce_scatter<sk::bf16, sk::bf16>(world, k, 1);
             verb_checks::check_reduce_scatter<sk::bf16, float>(world, k, 0);
             verb_checks::check_reduce_scatter<float, sk::bf16>(world, k, 3);
@@ -143,7 +143,7 @@ TEST_CASE("nccl: training with sums by exchange has the bits of threads, under e
             if (ranks % 2 != 0 && policy.shard_group(ranks) == 2) { continue; }
             CAPTURE(std::string(policy.name()));
             const auto expected = small_trainer::on_threads<T>(mesh, policy, training);
-            for (const small_trainer::Paces paces : paced_ranks::some_paces()) {
+            for (const small_trainer::Paces paces : paced_ranks::paces_in_turn()) {
                 std::string error;
                 CHECK(small_trainer::on_nccl<T>(
                           mesh, policy, training, paces, error, [] {}, exchanging()) == expected);

@@ -34,7 +34,7 @@ TEST_CASE("nccl: experts have the bits of one rank on threads, for every ep, pol
             if (policy.values(4).shard_group % ep != 0) { return; }
             CAPTURE(ep);
             CAPTURE(std::string(policy.name()));
-            for (const paced_ranks::Paces paces : paced_ranks::one_lazy) {
+            for (const paced_ranks::Paces paces : paced_ranks::paces_in_turn(paced_ranks::one_lazy)) {
                 std::vector<Trained> all(mesh.size());
                 CHECK(paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
                           all[rank.rank()] = experts_training::train_on(rank, policy, policy);

@@ -68,7 +68,7 @@ void check(std::size_t ranks, const sk::DynamicPolicy& policy, const Settings& s
     CAPTURE(plan);
     const std::vector<Outcome> expected = on_threads<T>(ranks, policy, settings, plan);
     REQUIRE(!expected[0].log.empty());
-    for (const Paces paces : paced_ranks::some_paces()) {
+    for (const Paces paces : paced_ranks::paces_in_turn()) {
         CAPTURE(static_cast<int>(paces.compute));
         CAPTURE(static_cast<int>(paces.communication));
         std::vector<Outcome> given(ranks);
@@ -94,6 +94,16 @@ void check_policies(std::size_t ranks, const Settings& settings, std::string_vie
     }
 }
 
+/// Policies that differ in what a graph has of them: nothing to gather, a gather by the update, one for each window,
+/// and a second shard of which windows are made.
+template <class T>
+void check_kinds(std::size_t ranks, const Settings& settings, std::string_view plan) {
+    check<T>(ranks, sk::DynamicPolicy(sk::NoShard{}), settings, plan);
+    check<T>(ranks, sk::DynamicPolicy(sk::ShardOptimizer{}), settings, plan);
+    check<T>(ranks, sk::DynamicPolicy(sk::FullShard{}), settings, plan);
+    if (ranks % 2 == 0) { check<T>(ranks, sk::DynamicPolicy(sk::SecondaryShard<2>{}), settings, plan); }
+}
+
 }  // namespace
 
 TEST_CASE("nccl: a capture gathers even where the copies are fresh when it begins") {
@@ -110,27 +120,27 @@ TEST_CASE("nccl: launches of a captured step are steps, plain ones before and be
 }
 
 TEST_CASE("nccl: a captured step without clipping, and in bf16 with fp32 master and reduction") {
-    check_policies<float>(2, {.microbatches = 2, .clips = false}, "eCLLeL");
+    check_kinds<float>(2, {.microbatches = 2, .clips = false}, "eCLLeL");
     check<sk::bf16>(2, sk::DynamicPolicy(sk::ShardOptimizer{}), {.microbatches = 2}, "eCLLeL");
     check<sk::bf16>(2, sk::DynamicPolicy(sk::FullShard{}), {.microbatches = 2}, "eCLLeL");
 }
 
 TEST_CASE("nccl: plain steps go on after a capture before its graph is launched, and after a second capture") {
-    check_policies<float>(2, {.microbatches = 1}, "eCeeLeCeLCLL");
+    check_kinds<float>(2, {.microbatches = 1}, "eCeeLeCeLCLL");
 }
 
 TEST_CASE("nccl: a capture that an exception ends has done nothing") {
-    check_policies<float>(2, {.microbatches = 2}, "eDeeCDLDeL");
+    check_kinds<float>(2, {.microbatches = 2}, "eDeeCDLDeL");
 }
 
 TEST_CASE("nccl: launches and captures come after the reductions of abandoned steps") {
-    check_policies<float>(2, {.microbatches = 1}, "eCaLaeaCeaL");
+    check_kinds<float>(2, {.microbatches = 1}, "eCaLaeaCeaL");
 }
 
 TEST_CASE("nccl: evaluations before a capture and between launches see the parameters of that moment") {
     for (const std::size_t ranks : {2U, 4U}) {
         if (test_size::reduced() && ranks == 4) { continue; }
-        check_policies<float>(ranks, {.microbatches = 2}, "evCvLvLveLve");
+        check_kinds<float>(ranks, {.microbatches = 2}, "evCvLvLveLve");
     }
 }
 
@@ -143,14 +153,14 @@ TEST_CASE("nccl: a step with a norm that is captured before any plain one is an 
 }
 
 TEST_CASE("nccl: a learning rate set between launches takes effect in the next one") {
-    check_policies<float>(2, {.microbatches = 1}, "eCLrLLrLreL");
+    check_kinds<float>(2, {.microbatches = 1}, "eCLrLLrLreL");
     const auto same_rate = on_threads<float>(2, sk::DynamicPolicy(sk::FullShard{}), {}, "eeee");
     const auto lower_rate = on_threads<float>(2, sk::DynamicPolicy(sk::FullShard{}), {}, "eere");
     CHECK(!step_trainer::same(same_rate[0], lower_rate[0]));
 }
 
 TEST_CASE("nccl: the loss scale adapts inside the graph, and steps that overflow are skipped there") {
-    check_policies<float>(3, {.microbatches = 2, .scales_loss = true}, "eCLLLLLeLL");
+    check_kinds<float>(3, {.microbatches = 2, .scales_loss = true}, "eCLLLLLeLL");
     const Settings fp16{.clips = false, .scales_loss = true};
     check<sk::fp16>(2, sk::DynamicPolicy(sk::ShardOptimizer{}), fp16, "eCLLLLLeLL");
     check<sk::fp16>(2, sk::DynamicPolicy(sk::FullShard{}), fp16, "eCLLLLLeLL");

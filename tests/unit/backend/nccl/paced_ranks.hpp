@@ -37,6 +37,13 @@ inline constexpr Paces one_lazy[] = {{Pace::lazy, Pace::eager, Pace::eager},
 inline std::span<const Paces> some_paces() {
     return test_size::reduced() ? std::span<const Paces>(one_lazy) : std::span<const Paces>(all_paces);
 }
+/// For one of many policies: `all`; in slow builds one of those with one late stream, another one each time, so that
+/// the policies together have all of them.
+inline std::span<const Paces> paces_in_turn(std::span<const Paces> all = all_paces) {
+    if (!test_size::reduced()) { return all; }
+    static std::size_t turn = 0;
+    return std::span(one_lazy).subspan(turn++ % std::size(one_lazy), 1);
+}
 
 /// f(rank, streams) on every rank of `mesh`. Empty when every rank ended well, and the stand-in saw nothing that
 /// would break on a GPU.

@@ -69,7 +69,7 @@ template <class T>
 std::string difference(const Mesh& mesh, const sk::DynamicPolicy& policy, const Training& training,
                        const std::vector<Outcome>& expected) {
     const auto word = [](standin::Pace pace) { return pace == standin::Pace::lazy ? "late" : "early"; };
-    for (const Paces paces : paced_ranks::some_paces()) {
+    for (const Paces paces : paced_ranks::paces_in_turn()) {
         std::string error;
         const auto given = on_nccl<T>(mesh, policy, training, paces, error);
         for (std::size_t r = 0; r < given.size(); ++r) {

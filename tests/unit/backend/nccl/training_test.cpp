@@ -147,7 +147,7 @@ TEST_CASE("nccl: slices have the bits of one rank on threads, on every number of
                 if (test_size::reduced() && ranks != 2) { continue; }
                 CAPTURE(ranks);
                 CAPTURE(std::string(policy.name()));
-                for (const small_trainer::Paces paces : paced_ranks::some_paces()) {
+                for (const small_trainer::Paces paces : paced_ranks::paces_in_turn()) {
                     std::string error;
                     for (const auto& outcome :
                          small_trainer::on_nccl<T>(Mesh(ranks, 1, 1), policy, training, paces, error)) {
