@@ -7,12 +7,14 @@ import sys
 TIME = re.compile(r"\d+\.?\d* (us|ms|s)\b")
 
 
+def lines_of(command):
+    """What it prints, without times."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=250)
+    return [TIME.sub("TIME", line) for line in done.stdout.splitlines()]
+
+
 def main():
-    printed = []
-    for program in sys.argv[1:]:
-        done = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=True, timeout=250)
-        printed.append([TIME.sub("TIME", line) for line in done.stdout.splitlines()])
-    one, other = printed
+    one, other = (lines_of([program]) for program in sys.argv[1:])
     if not one or one != other:
         different = [pair for pair in zip(one, other) if pair[0] != pair[1]]
         sys.exit(f"{sys.argv[1]} prints {len(one)} lines and {sys.argv[2]} {len(other)}; the first that differ: {different[:3]}")

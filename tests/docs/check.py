@@ -11,6 +11,10 @@ declarations) has the members of its header. Where a block
 files exist. `check.py ROOT pages PAGE...` compares a list of pages with those on disk. FILE: shardkit/shardkit.hpp,
 precompiled by g++, which takes longer to read than the programs, header-only and in the compiled form; what it says to be
 elsewhere is in OBJECT.
+
+`check.py ROOT programs PAGE... [--precompiled FILE --templates OBJECT] -- COMPILER [flags]` compiles the programs of many
+pages as one, all but those that are marked, and runs them one by one; of these `check.py ROOT PAGE --programs-elsewhere`
+sees only that the compiled form has them.
 """
 import argparse
 import pathlib
@@ -67,16 +71,18 @@ def library_headers(code):
 
 def as_one(programs):
     """One program that runs the one whose number it is given: together they take a compiler little more than the
-    largest of them does alone. Lines have the numbers that they have in their block."""
+    largest of them does alone. Lines have the numbers that they have in their block, and are in a namespace that is named
+    as their place."""
     includes, bodies, calls = [], [], []
-    for k, (number, code) in enumerate(programs):
+    for k, (where, code, _) in enumerate(programs):
+        name = "at_" + re.sub(r"\W", "_", where)
         lines = code.splitlines()
         includes += [line for line in lines if line.startswith("#include ") and line not in includes]
         body = "\n".join("" if line.startswith("#include ") else line for line in lines)
         body = re.sub(r"^int main\(", "int program(", body, flags=re.MULTILINE).rstrip().removesuffix("}")
-        bodies.append(f'namespace at_line_{number} {{\n#line 1 "page.cpp"\n{body} return 0;\n}}\n}}\n')
+        bodies.append(f'namespace {name} {{\n#line 1 "page.cpp"\n{body} return 0;\n}}\n}}\n')
         given = "" if re.search(r"^int main\(\)", code, re.MULTILINE) else "count - 1, arguments + 1"
-        calls.append(f"    if (number == {k}) {{ return at_line_{number}::program({given}); }}\n")
+        calls.append(f"    if (number == {k}) {{ return {name}::program({given}); }}\n")
     includes.sort(key=lambda line: line != UMBRELLA.strip())  # only as the first it is taken precompiled
     return "".join(line + "\n" for line in [*includes, "#include <cstdlib>"]) + "".join(bodies) + \
         "int main(int count, char** arguments) {\n    const int number = count < 2 ? -1 : std::atoi(arguments[1]);\n" + \
@@ -106,13 +112,13 @@ def check_compiled_form(root, page, number, code, compiler, precompiled, marked)
               f"header-only'):\n{built.stdout}"
 
 
-def check_programs(root, page, programs, compiler, precompiled, templates):
+def check_programs(root, programs, compiler, precompiled, templates):
     """Programs that are compiled as one, and run one by one.
-    `programs`: (number of the first line, code, expected output or None)"""
+    `programs`: (page and number of the first line, code, expected output or None)"""
     alone = len(programs) == 1
     with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
         source, program = pathlib.Path(folder, "page.cpp"), pathlib.Path(folder, "page")
-        source.write_text(programs[0][1] if alone else as_one([each[:2] for each in programs]), encoding="utf-8")
+        source.write_text(programs[0][1] if alone else as_one(programs), encoding="utf-8")
         put_precompiled(folder, precompiled)
         # By its name alone, as what the program prints may say where it went wrong.
         command = [*compiler, "-Wall", "-Wextra", "-Werror", "-I", folder, "-I", root.resolve() / "include", source.name,
@@ -120,13 +126,13 @@ def check_programs(root, page, programs, compiler, precompiled, templates):
         built = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                check=False)
         if built.returncode != 0:
-            lines = ", ".join(str(each[0]) for each in programs)
-            yield f"{page}:{lines}: {'does' if alone else 'do'} not compile:\n{built.stdout}"
+            places = ", ".join(each[0] for each in programs)
+            yield f"{places}: {'does' if alone else 'do'} not compile:\n{built.stdout}"
             return
-        for k, (number, _, expected) in enumerate(programs):
+        for k, (where, _, expected) in enumerate(programs):
             own = pathlib.Path(folder, f"run-{k}")
             own.mkdir()
-            yield from run_program(f"{page}:{number}", [program] if alone else [program, str(k)], own, expected)
+            yield from run_program(where, [program] if alone else [program, str(k)], own, expected)
 
 
 def run_program(where, command, folder, expected):
@@ -216,28 +222,31 @@ def check_declarations(root, page, number, content):
             yield f"{page}:{number}: struct {struct} is shown with {shown}, and has {found}"
 
 
-def check_page(root, page, compiler, precompiled, templates, compiled_form, without_program):
-    found, rest = blocks((root / page).read_text(encoding="utf-8"))
-    programs, alike = 0, {}
+def programs_of(root, page, found):
+    """(number of the first line, code, expected output or None, whether it is marked) of each program of a page's blocks."""
     for i, (info, content, number) in enumerate(found):
         if info in ("cpp program", "cpp program header-only"):
-            programs += 1
-            marked = info.endswith("header-only")
-            yield from check_compiled_form(root, page, number, content, compiler, compiled_form, marked)
+            following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
+            yield number, content, following[1] if following[0] == "text output" else None, info.endswith("header-only")
+        elif of_file := re.fullmatch(r"text output of (\S+)( header-only)?", info):
+            yield number, (root / of_file[1]).read_text(encoding="utf-8"), content, of_file[2] is not None
+
+
+def check_page(root, page, compiler, precompiled, templates, compiled_form, without_program, elsewhere):
+    found, rest = blocks((root / page).read_text(encoding="utf-8"))
+    programs, alike = 0, {}
+    for number, code, expected, marked in programs_of(root, page, found):
+        programs += 1
+        yield from check_compiled_form(root, page, number, code, compiler, compiled_form, marked)
+        if marked or not elsewhere:
+            alike.setdefault(library_headers(code) if marked else (), []).append((f"{page}:{number}", code, expected))
+    for info, content, number in found:
+        if info in ("cpp program", "cpp program header-only"):
             if not content.startswith(UMBRELLA) and UMBRELLA in content:
                 yield f"{page}:{number}: includes shardkit/shardkit.hpp, expected first: only there it is taken precompiled"
-            following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
-            expected = following[1] if following[0] == "text output" else None
-            alike.setdefault(library_headers(content) if marked else (), []).append((number, content, expected))
             lines = len(content.splitlines())
-            if page == "README.md" and programs == 1 and lines > README_PROGRAM_LINES:
+            if page == "README.md" and content == next(programs_of(root, page, found))[1] and lines > README_PROGRAM_LINES:
                 yield f"{page}:{number}: the first program has {lines} lines, at most {README_PROGRAM_LINES} are promised"
-        elif of_file := re.fullmatch(r"text output of (\S+)( header-only)?", info):
-            programs += 1
-            code = (root / of_file[1]).read_text(encoding="utf-8")
-            marked = of_file[2] is not None
-            yield from check_compiled_form(root, page, number, code, compiler, compiled_form, marked)
-            alike.setdefault(library_headers(code) if marked else (), []).append((number, code, content))
         elif info == "cpp gpu program":
             programs += 1
             yield from check_gpu_program(root, page, number, content, compiler)
@@ -245,11 +254,11 @@ def check_page(root, page, compiler, precompiled, templates, compiled_form, with
             yield from check_declarations(root, page, number, content)
         elif re.fullmatch(r"sh( \w+)?", info):  # a word: which of several a test runs
             yield from check_commands(root, page, number, content)
-        elif info not in ("text", "text output", "meson", "cmake"):
+        elif info not in ("text", "text output", "meson", "cmake") and not info.startswith("text output of "):
             yield f"{page}:{number}: a block marked '{info}'; expected cpp program, " \
                   "cpp program header-only, cpp gpu program, cpp declarations, text output, text, sh, meson or cmake"
     for together in alike.values():
-        yield from check_programs(root, page, together, compiler, precompiled, templates)
+        yield from check_programs(root, together, compiler, precompiled, templates)
     if programs == 0 and not without_program:
         yield f"{page}: no program; every page has one that is compiled"
     elif programs > 0 and without_program:
@@ -270,16 +279,24 @@ def main():
         wrong = list(check_list(root, sys.argv[3:]))
     else:
         options = argparse.ArgumentParser()
+        options.add_argument("pages", nargs="+")
         options.add_argument("--precompiled", type=pathlib.Path)
         options.add_argument("--templates", type=pathlib.Path)
         options.add_argument("--compiled-form", type=pathlib.Path)
         options.add_argument("--without-program", action="store_true")
-        options.add_argument("compiler", nargs="*")
-        given = options.parse_args(sys.argv[3:])
+        options.add_argument("--programs-elsewhere", action="store_true")
+        split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+        given, compiler = options.parse_args(sys.argv[2:split]), sys.argv[split + 1:]
         templates = [given.templates.resolve()] if given.templates else []
         precompiled, compiled_form = (file and file.resolve() for file in (given.precompiled, given.compiled_form))
-        wrong = list(check_page(root, sys.argv[2], given.compiler, precompiled, templates, compiled_form,
-                                given.without_program))
+        if given.pages[0] == "programs":
+            wrong = list(check_programs(root, [
+                (f"{page}:{number}", code, expected) for page in given.pages[1:] for number, code, expected, marked in
+                programs_of(root, page, blocks((root / page).read_text(encoding="utf-8"))[0]) if not marked],
+                compiler, precompiled, templates))
+        else:
+            wrong = list(check_page(root, given.pages[0], compiler, precompiled, templates, compiled_form,
+                                    given.without_program, given.programs_elsewhere))
     for line in wrong:
         print(line)
     sys.exit(1 if wrong else 0)

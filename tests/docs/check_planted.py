@@ -23,7 +23,7 @@ PLANTS = [
     # Programs of one page are compiled as one.
     (GOOD + "```text output of examples/hello.cpp\ngoodbye\n```\n", "page.md:9: prints\nhello"),
     (GOOD + GOOD, ""),
-    (GOOD + PROGRAM.format("undeclared();"), "page.md:2, 9: do not compile"),
+    (GOOD + PROGRAM.format("undeclared();"), "page.md:2, page.md:9: do not compile"),
     (GOOD + PROGRAM.format("return 3;"), "page.md:9: exited with 3"),
     (GOOD + GOOD.replace("\nhello\n", "\ngoodbye\n"), "page.md:9: prints\nhello"),
     ("Text.\n", "no program"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_train_gpt.py PROGRAM -- LAUNCHER...: train_gpt on processes gives what it gives on threads, bit for bit, prints
-once, and refuses bad input once."""
+"""check_train_gpt.py PROGRAM [--configurations] -- LAUNCHER...: train_gpt on processes gives what it gives on threads, bit
+for bit, prints once, and refuses bad input once; with --configurations on more meshes, policies, schedules and hosts."""
 import json
 import os
 import pathlib
@@ -168,38 +168,45 @@ def check_ended_and_saved(folder):
            "threads resume what processes have saved, as processes do", ours)
 
 
+def check_configurations(folder):
+    for policy in ("no_shard", "shard_optimizer", "shard_grad_op"):
+        check_training(folder, 3, ["--policy", policy, "--microbatches", "2"])
+    check_hosts(folder)
+    check_training(folder, 2, ["--policy", "full_shard", "--dtype", "bf16"])
+    check_training(folder, 1, ["--policy", "full_shard"])
+    check_training(folder, 2, ["--schedule", "prefetch", "--microbatches", "2"])
+    check_training(folder, 2, ["--schedule", "auto", "--policy", "shard_grad_op"])
+    check_training(folder, 2, ["--schedule", "auto", "--policy", "full_shard"])
+    check_training(folder, 4, ["--sequence-parallel", "on", "--context", "ring"], "1x2x2")
+    check_training(folder, 4, ["--policy", "no_shard", "--context", "gather", "--microbatches", "3"], "2x1x2")
+
+
+def check_program(folder):
+    check_training(folder, 3, ["--policy", "full_shard", "--microbatches", "2"])
+    check_training(folder, 4, ["--policy", "hybrid_shard:2", "--dtype", "fp64", "--optimizer", "sgd"])
+    check_models_that_differ()
+    check_interrupted(folder)
+    check_ended_and_saved(folder)
+    check_refused(["--mesh", "2x1x1"], "this job of --engine mpi has 3 processes: expected mpirun -n 2")
+    check_refused(["--batch", "16"], "expected a multiple of the 3 data-parallel ranks")
+    check_refused(["--batch", "12", "--text", str(folder / "missing")], "missing")
+    check_refused(["--batch", "12", "--json", str(folder / "no/such/folder.json")], "folder.json")
+    check_refused(["--dtype", "fp8"], "fp8")
+    # The process that prints and writes fails alone, before the first step: the others do not wait for it.
+    check_refused(["--batch", "12", *SMALL[:-2], "--schedule-out", "/dev/full"], "writing '/dev/full' failed: No space left")
+    diverged = folder / "diverged.json"
+    done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", *SMALL, "--lr", "1e30", "--json", diverged])
+    expect(done.returncode == 1 and "step 2: the loss is nan" in done.stderr and not diverged.exists(),
+           "a run that diverges fails and writes nothing", done)
+    done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", "--mesh", "64x1x1", "--batch", "64", "--plan"])
+    expect(done.returncode == 0 and done.stdout.count("memory per rank, planned") == 1, "--plan of any mesh", done)
+    done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", "--help"])
+    expect(done.returncode == 0 and done.stdout.count("--microbatches") == 1, "--help once", done)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="shardkit-mpi-") as name:
-        folder = pathlib.Path(name)
-        for policy in ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard"):
-            check_training(folder, 3, ["--policy", policy, "--microbatches", "2"])
-        check_training(folder, 4, ["--policy", "hybrid_shard:2", "--dtype", "fp64", "--optimizer", "sgd"])
-        check_training(folder, 2, ["--policy", "full_shard", "--dtype", "bf16"])
-        check_models_that_differ()
-        check_interrupted(folder)
-        check_ended_and_saved(folder)
-        check_hosts(folder)
-        check_training(folder, 1, ["--policy", "full_shard"])
-        check_training(folder, 2, ["--schedule", "prefetch", "--microbatches", "2"])
-        check_training(folder, 2, ["--schedule", "auto", "--policy", "shard_grad_op"])
-        check_training(folder, 2, ["--schedule", "auto", "--policy", "full_shard"])
-        check_training(folder, 4, ["--sequence-parallel", "on", "--context", "ring"], "1x2x2")
-        check_training(folder, 4, ["--policy", "no_shard", "--context", "gather", "--microbatches", "3"], "2x1x2")
-        check_refused(["--mesh", "2x1x1"], "this job of --engine mpi has 3 processes: expected mpirun -n 2")
-        check_refused(["--batch", "16"], "expected a multiple of the 3 data-parallel ranks")
-        check_refused(["--batch", "12", "--text", str(folder / "missing")], "missing")
-        check_refused(["--batch", "12", "--json", str(folder / "no/such/folder.json")], "folder.json")
-        check_refused(["--dtype", "fp8"], "fp8")
-        # The process that prints and writes fails alone, before the first step: the others do not wait for it.
-        check_refused(["--batch", "12", *SMALL[:-2], "--schedule-out", "/dev/full"], "writing '/dev/full' failed: No space left")
-        diverged = folder / "diverged.json"
-        done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", *SMALL, "--lr", "1e30", "--json", diverged])
-        expect(done.returncode == 1 and "step 2: the loss is nan" in done.stderr and not diverged.exists(),
-               "a run that diverges fails and writes nothing", done)
-        done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", "--mesh", "64x1x1", "--batch", "64", "--plan"])
-        expect(done.returncode == 0 and done.stdout.count("memory per rank, planned") == 1, "--plan of any mesh", done)
-        done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", "--help"])
-        expect(done.returncode == 0 and done.stdout.count("--microbatches") == 1, "--help once", done)
+        (check_configurations if "--configurations" in sys.argv else check_program)(pathlib.Path(name))
     sys.exit(1 if wrong else 0)
 
 

@@ -45,13 +45,22 @@ int least_free_memory_in_gibibytes() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("mpi: every verb and size gives the serial result bit for bit", T, double, float, bf16, fp16,
-                   std::int64_t, std::int32_t, std::uint8_t) {
+// Of a type of registers, one that is converted, and one of odd addresses.
+TEST_CASE_TEMPLATE("mpi: every verb and size gives the serial result bit for bit, in shared memory and by messages",
+                   T, float, bf16, std::uint8_t) {
     with_world({}, [](const auto& world) { CHECK_NOTHROW(every_verb<T>(world)); });
+    with_world({.shared_memory = false}, [](const auto& world) { CHECK_NOTHROW(every_verb<T>(world)); });
 }
 
-TEST_CASE_TEMPLATE("mpi: the same by messages", T, float, bf16, std::int32_t) {
-    with_world({.shared_memory = false}, [](const auto& world) { CHECK_NOTHROW(every_verb<T>(world)); });
+TEST_CASE("mpi: reductions of every other element type give the serial result bit for bit") {
+    for (const bool shared_memory : {true, false}) {
+        with_world({.shared_memory = shared_memory}, [](const auto& world) {
+            CHECK_NOTHROW(reductions<double, double>(world));
+            CHECK_NOTHROW(reductions<fp16, fp16>(world));
+            CHECK_NOTHROW(reductions<std::int64_t, std::int64_t>(world));
+            CHECK_NOTHROW(reductions<std::int32_t, std::int32_t>(world));
+        });
+    }
 }
 
 TEST_CASE("mpi: memory that a rank brings itself goes by messages, on every rank, to the same bits") {
