@@ -60,7 +60,8 @@ def main():
             continue
         sources, flags = units.setdefault(folder + ("_mpich" if "_mpich.p/" in entry["output"] else ""), ([], []))
         sources += [source for source in sources_of(entry) if source not in sources]
-        flags += [flag for flag in flags_of(entry) if flag not in flags]
+        # Read header-only, as all others, also where a program is built over the compiled core.
+        flags += [flag for flag in flags_of(entry) if flag not in (*flags, "-DSHARDKIT_COMPILED")]
 
     out = build / "lint"
     out.mkdir(exist_ok=True)

@@ -3,6 +3,7 @@
 # Builds the GPU test programs with nvcc and g++ alone; sourced by compile and run, which set:
 #   out        folder of objects and logs              architectures   "80 90"
 #   programs   folder of programs                      host_flags, device_flags, link_flags (an array), jobs
+#   only_library  true where the tests are left out
 #   merges     whether kernels that include much the same are compiled as one: less work in all, and longer on many cores
 # Notes what became of it in $out/results: "passed|failed|skipped KIND NAME SECONDS [REASON]".
 
@@ -136,6 +137,7 @@ build() {
         free_place
         unit "$name" &
     done
+    if ${only_library:-false}; then wait && return; fi
     for source in "$here"/trainer_kernels.cu "$here"/*_test.cu "$here"/main.cpp; do
         name=$(basename "${source%.*}")
         if uses_nccl "$source" && [ -z "$nccl_home" ]; then
