@@ -54,7 +54,7 @@ compile() {
 link() {
     local program=$1
     shift
-    "$nvcc" "${flags[@]}" "${@/#/$out/}" -o "$out/$program" -lcublas "${nccl_libraries[@]}"
+    "$nvcc" "${flags[@]}" "${@/#/$out/}" -o "$out/$program" -lcublasLt -lcublas "${nccl_libraries[@]}"
 }
 flags+=(-DTRAIN_GPT_REPOSITORY="\"$root\"")
 gpt=$root/examples/train_gpt

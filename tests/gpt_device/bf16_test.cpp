@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -50,6 +51,36 @@ struct EmulatedPlace : HostPlace {
                 }
             }
         }
+    }
+    // As epilogues of a product in fp32, which is rounded once.
+    static bool multiply_biased(Matrix<const bf16> a, Matrix<const bf16> b, const bf16* bias, Matrix<bf16> y,
+                                bf16* gelu) {
+        const std::vector<float> sums = product(a, b, y);
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+            const float v = sums[i] + static_cast<float>(bias[i % y.columns]);
+            y.data[i] = static_cast<bf16>(v);
+            if (gelu != nullptr) { gelu[i] = static_cast<bf16>(0.5F * v * (1.0F + tangent(v))); }
+        }
+        return true;
+    }
+    static bool multiply_by_gelu_slope(Matrix<const bf16> a, Matrix<const bf16> b, const bf16* x,
+                                       Matrix<bf16> result) {
+        const std::vector<float> sums = product(a, b, result);
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+            const auto v = static_cast<float>(x[i]);
+            const float t = tangent(v);
+            const float inner = 0.7978845608F * (1.0F + 3.0F * 0.044715F * v * v);
+            result.data[i] = static_cast<bf16>(sums[i] * (0.5F * (1.0F + t) + 0.5F * v * (1.0F - t * t) * inner));
+        }
+        return true;
+    }
+
+  private:
+    static float tangent(float v) { return std::tanh(0.7978845608F * (v + 0.044715F * v * v * v)); }
+    static std::vector<float> product(Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> like) {
+        std::vector<float> sums(like.rows * like.columns);
+        multiply<bf16>(a, b, matrix(sums.data(), like.rows, like.columns), Into::overwrite);
+        return sums;
     }
 };
 

@@ -112,6 +112,18 @@ TEST_SUITE("gpt.device") {
             CHECK(planned[3] > planned[1] + planned[1] / 10);
         }
     }
+    TEST_CASE("bias and GELU in one product with theirs have the losses of the host, which makes them one by one") {
+        Options options = twenty_steps({1, 1, 1}, Dtype::fp32);
+        CHECK(worst(train<float>(options), test::run(options).losses) <= 1e-5);
+        // In a block: queries, keys and values; up, and down's gradient.
+        CHECK(standin::calls("cublasLtMatmul") == options.steps * options.model.layers * 3);
+        // GELU's inputs in rows of 20, where cuBLASLt needs a multiple of 8.
+        options.model.width = 5;
+        options.model.heads = 1;
+        CHECK(worst(train<float>(options), test::run(options).losses) <= 1e-5);
+        CHECK(standin::calls("cublasLtMatmul") == 0);
+        CHECK(standin::calls("cublasGemm") > 0);
+    }
     TEST_CASE("captured steps have the bits of plain ones, at whatever pace the streams work") {
         Options options = twenty_steps({2, 1, 1}, Dtype::fp32);
         options.steps = 6;

@@ -4,6 +4,7 @@
 Fails when the machine code of a kernel is not what LIST says, and when CUBIN has a kernel of the library that LIST has
 not. A line of LIST, between "|":
     functor | registers | loads of a thread: number x bytes | stores likewise | vectors | instructions | searches | frame
+    functor | registers | rows: number x bytes | frame
     functor | why its machine code is not looked at
 Both may begin with an architecture, "sm_90 ", and are then of its code alone.
 The way through the kernel that is looked at is the shortest on which a thread makes these loads and stores of these
@@ -12,6 +13,9 @@ widths, all loads before the first store: that on which vectors are whole. `inst
 and nothing else, in each turn, at most that many. Registers likewise at most. Nowhere in a kernel are there accesses to
 local memory, so nothing is spilled, nor generic ones, which the hardware first has to place. Only with a last field, which
 may be left out, up to that many bytes are spilled, and none of them between the first load and the last store of the way.
+A kernel of the second form loops over the elements of a row or a column: one of its innermost loops makes at least as many
+loads of so many bytes in each turn, so it is unrolled and reads elements whole. None of its instructions is of double
+precision, which takes a GPU many times as long. Its last field, which may be left out, is likewise what is spilled.
 """
 import collections
 import heapq
@@ -24,13 +28,18 @@ ACCESS_BYTES = {".128": 16, ".64": 8, ".U16": 2, ".S16": 2, ".U8": 1, ".S8": 1}
 EXIT = -1
 Limits = collections.namedtuple("Limits", "functor registers loads stores vectors instructions searches frame",
                                 defaults=(0,))
+Rows = collections.namedtuple("Rows", "functor registers loads frame", defaults=(0,))
 
 
 def limits_of(line):
     """Of a line that limits something; otherwise only the functor."""
     if line.count("|") == 1:
         return line.split("|")[0].strip()
-    functor, registers, loads, stores, *rest = (field.strip() for field in line.split("|"))
+    fields = [field.strip() for field in line.split("|")]
+    if fields[2].startswith("rows: "):
+        loads = tuple(int(n) for n in fields[2][len("rows: "):].split("x"))
+        return Rows(fields[0], int(fields[1]), loads, *(int(n) for n in fields[3:]))
+    functor, registers, loads, stores, *rest = fields
     loads, stores = (tuple(int(n) for n in field.split("x")) for field in (loads, stores))
     return Limits(functor, int(registers), loads, stores, *(int(n) for n in rest))
 
@@ -151,7 +160,7 @@ class Code:
         return sum(1 for body in self.loops() if [x for n in body for x in self.accesses(n)] == [("LDG", 8)])
 
 
-def wrong_in(code, registers, frame, limits):
+def wrong_anywhere(code, registers, frame, limits):
     instructions = [each for block in code.blocks for each in block]
     for kind, pattern in (("local", r"(LDL|STL)\b"), ("generic", r"(LD|ST|ATOM)\b")):
         found = [each for each in instructions if re.match(pattern, operation(each))]
@@ -161,6 +170,22 @@ def wrong_in(code, registers, frame, limits):
         yield f"a stack frame of {frame} bytes"
     if registers > limits.registers:
         yield f"{registers} registers, at most {limits.registers}"
+
+
+def wrong_in_rows(code, registers, limits):
+    doubles = [each for block in code.blocks for each in block
+               if re.match(r"D(ADD|MUL|FMA|SETP|MNMX|SET)\b|MUFU\..*64H|\w+\..*F64", operation(each))]
+    if doubles:
+        yield f"{len(doubles)} instructions of double precision, the first: {doubles[0]}"
+    bodies = list(code.loops())
+    most = max((sum(code.accesses(n).count(("LDG", limits.loads[1])) for n in body) for body in bodies
+                if not any(other < body for other in bodies)), default=0)
+    print(f"{limits.functor}: {most} loads of {limits.loads[1]} bytes in a turn, {registers} registers")
+    if most < limits.loads[0]:
+        yield f"no loop with {limits.loads[0]} loads of {limits.loads[1]} bytes in a turn, at most {most}"
+
+
+def wrong_in(code, registers, limits):
     searches = code.searches()
     if searches > limits.searches:
         yield f"{searches} searches, at most {limits.searches}"
@@ -194,7 +219,8 @@ def main():
             line = line[alone.end():]
         limits = limits_of(line)
         functor = limits if isinstance(limits, str) else limits.functor
-        place = "shardkit::" if functor.startswith(("nccl::", "detail::")) else "shardkit::gpu::detail::"
+        place = ("" if functor.startswith("train_gpt::") else
+                 "shardkit::" if functor.startswith(("nccl::", "detail::")) else "shardkit::gpu::detail::")
         of_functor = [text for text in by_name if re.search(r"[ (]" + re.escape(place + functor), text)]
         unlisted.difference_update(of_functor)
         if isinstance(limits, str):
@@ -205,8 +231,9 @@ def main():
             wrong.append(f"{functor}: {len(of_functor)} kernels, expected 1")
             continue
         name = by_name[of_functor[0]]
-        found = wrong_in(Code(kernels[name]), registers[name], frames.get(name, 0), limits)
-        wrong.extend(f"{functor}: {each}" for each in found)
+        code, count = Code(kernels[name]), registers[name]
+        found = (wrong_in_rows if isinstance(limits, Rows) else wrong_in)(code, count, limits)
+        wrong.extend(f"{functor}: {each}" for each in [*wrong_anywhere(code, count, frames.get(name, 0), limits), *found])
     wrong.extend(f"not in the list: {text}" for text in sorted(unlisted))
     print("\n".join(wrong))
     sys.exit(1 if wrong else 0)

@@ -5,11 +5,13 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
 
+#include "../../examples/train_gpt/device/kernels.cuh"
+
 // The kernels of check_machine_code.py, compiled as a user's build is, optimised and with multiply-adds fused: all
 // that training launches with AdamW in fp32, in bf16 with fp32 masters, and with gathers of codes, and with Muon in
 // fp32, as KernelsFor has them (a trainer that launches another one does not link), and some more whose speed counts:
-// SGD, and states in bf16 and in blocks, as DefaultPrecision launches them. With PLANTED only one,
-// in which the check must find what was planted.
+// SGD, and states in bf16 and in blocks, as DefaultPrecision launches them; and those of the model of
+// examples/train_gpt. With PLANTED only two, in which the check must find what was planted.
 
 using namespace shardkit;
 using namespace shardkit::gpu::detail;
@@ -25,7 +27,11 @@ using InBf16 = rules::RuleIn<rules::AdamWRule, StateFormat::bf16>::StateStorage;
 using InBlocks = rules::RuleIn<rules::AdamWRule, StateFormat::block8>::StateStorage;
 
 LAUNCH(PackPass<float, PackDirection::pack>)
-#ifndef PLANTED
+#ifdef PLANTED
+LAUNCH(train_gpt::EachRow<train_gpt::LayerNorm<float, float>>)
+#else
+template struct train_gpt::PassKernels<float>;
+template struct train_gpt::PassKernels<bf16>;
 LAUNCH(PackPass<float, PackDirection::unpack>)
 LAUNCH(PackPass<bf16, PackDirection::pack>)
 LAUNCH(PackPass<bf16, PackDirection::unpack>)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <doctest/doctest.h>
 
@@ -200,6 +203,162 @@ TEST_CASE(
     CHECK(product(numbers.data + 3, numbers.data + 4) == CUBLAS_STATUS_SUCCESS);
     CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
     CHECK(numbers[2] == 5 * 2 * 3 + 6 * 4);
+}
+
+namespace {
+
+/// d = gelu(a * b + bias), or what `epilogue` says, of a 8 x 3 and b 3 x 2, in columns; and what may be wrong with
+/// it.
+struct LtCall {
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    cudaDataType_t type = CUDA_R_32F;
+    cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+    std::int64_t aux_leading = 8;
+    std::size_t bias_at = 0, aux_at = 0, d_at = 0, b_rows = 3;
+    std::uint32_t promised = 16;  // bytes
+    std::size_t workspace_at = 0;
+    bool has_algorithm = true;
+    std::uint64_t other_rows = 8;  // of what is multiplied by the algorithm that was chosen for 8
+};
+struct LtStatus {
+    cublasStatus_t chosen, made;
+};
+
+template <class T>
+struct LtMemory {
+    DeviceArray<T> a{64}, b{64}, bias{64}, aux{64}, d{64};
+    DeviceArray<char> workspace{workspace_bytes};
+    LtMemory() {
+        for (std::size_t i = 0; i < 64; ++i) {
+            a[i] = static_cast<T>(0.25F * static_cast<float>(i % 7) - 0.5F);
+            b[i] = static_cast<T>(0.5F * static_cast<float>(i % 5) - 1.0F);
+            bias[i] = static_cast<T>(0.125F * static_cast<float>(i % 3));
+            aux[i] = static_cast<T>(0.25F * static_cast<float>(i % 11) - 1.0F);
+            d[i] = T{};
+        }
+    }
+};
+
+template <class T>
+LtStatus lt_product(const Blas& blas, cudaStream_t stream, LtMemory<T>& memory, const LtCall& call) {
+    cublasLtMatmulDescOpaque_t how{};
+    CHECK(cublasLtMatmulDescInit(&how, call.compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS);
+    const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+        CHECK(cublasLtMatmulDescSetAttribute(&how, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS);
+        CHECK(cublasLtMatmulDescSetAttribute(&how, attribute, &value, 3) == CUBLAS_STATUS_INVALID_VALUE);
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{CUBLAS_OP_T});
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{call.epilogue});
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.bias.data + call.bias_at);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, memory.aux.data + call.aux_at);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call.aux_leading);
+    const auto layout = [&](std::uint64_t rows, std::uint64_t columns, std::int64_t leading) {
+        cublasLtMatrixLayoutOpaque_t of{};
+        CHECK(cublasLtMatrixLayoutInit(&of, call.type, rows, columns, leading) == CUBLAS_STATUS_SUCCESS);
+        return of;
+    };
+    cublasLtMatrixLayoutOpaque_t a = layout(3, 8, 3), b = layout(call.b_rows, 2, 4), d = layout(8, 2, 8);
+    cublasLtMatmulPreferenceOpaque_t within{};
+    CHECK(cublasLtMatmulPreferenceInit(&within) == CUBLAS_STATUS_SUCCESS);
+    const auto prefer = [&](int attribute, const auto& value) {
+        CHECK(cublasLtMatmulPreferenceSetAttribute(&within,
+                                                   static_cast<cublasLtMatmulPreferenceAttributes_t>(attribute),
+                                                   &value, sizeof value) == CUBLAS_STATUS_SUCCESS);
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{512});
+    for (int matrix = 0; matrix < 4; ++matrix) {
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + matrix, call.promised);
+    }
+    cublasLtMatmulHeuristicResult_t chosen{};
+    int found = 0;
+    const auto lt = reinterpret_cast<cublasLtHandle_t>(blas.handle);
+    LtStatus status{cublasLtMatmulAlgoGetHeuristic(lt, &how, &a, &b, &d, &d, &within, 1, &chosen, &found),
+                    CUBLAS_STATUS_SUCCESS};
+    CHECK((status.chosen == CUBLAS_STATUS_SUCCESS) == (found == 1));
+    if (!call.has_algorithm) { chosen = {}; }
+    a = layout(3, call.other_rows, 3);
+    d = layout(call.other_rows, 2, 8);
+    const float one = 1;
+    const float zero = 0;
+    T* const to = memory.d.data + call.d_at;
+    status.made = cublasLtMatmul(lt, &how, &one, memory.a.data, &a, memory.b.data, &b, &zero, to, &d, to, &d,
+                                 &chosen.algo, memory.workspace.data + call.workspace_at, 512, stream);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    return status;
+}
+
+}  // namespace
+
+TEST_CASE("cuBLASLt: a product with bias, with GELU and its input, or with GELU's slope, by sums in fp32") {
+    const Fresh fresh;
+    TestStream stream;
+    const Blas blas(stream);
+    const auto check = [&](auto element, cudaDataType_t type, double bound) {
+        using T = decltype(element);
+        for (const auto epilogue : {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
+                                    CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU}) {
+            LtMemory<T> memory;
+            LtMemory<T> before;
+            const LtStatus status = lt_product(blas, stream, memory, {.epilogue = epilogue, .type = type});
+            CHECK(status.chosen == CUBLAS_STATUS_SUCCESS);
+            CHECK(status.made == CUBLAS_STATUS_SUCCESS);
+            CHECK(memory.workspace[0] != 0);
+            const auto at = [](const DeviceArray<T>& of, std::size_t i) {
+                return static_cast<double>(static_cast<float>(of[i]));
+            };
+            const auto gelu = [](double x) {
+                return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+            };
+            for (std::size_t i = 0; i < 16; ++i) {
+                double sum = 0;
+                for (std::size_t k = 0; k < 3; ++k) {
+                    sum += at(memory.a, i % 8 * 3 + k) * at(memory.b, i / 8 * 4 + k);
+                }
+                const double biased = sum + at(memory.bias, i % 8);
+                const double x = at(before.aux, i);
+                const double expected = epilogue == CUBLASLT_EPILOGUE_DEFAULT ? sum
+                                        : epilogue == CUBLASLT_EPILOGUE_BIAS  ? biased
+                                        : epilogue == CUBLASLT_EPILOGUE_DGELU
+                                            ? sum * (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5
+                                            : gelu(biased);
+                CHECK(std::abs(at(memory.d, i) - expected) < bound);
+                const double kept = epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ? biased : x;
+                CHECK(std::abs(at(memory.aux, i) - kept) < bound);
+            }
+        }
+    };
+    check(float{}, CUDA_R_32F, 1e-6);
+    check(shardkit::bf16{}, CUDA_R_16BF, 1e-2);
+}
+
+TEST_CASE("cuBLASLt: a product is refused where cuBLASLt or a GPU would refuse it") {
+    const Fresh fresh;
+    TestStream stream;
+    const Blas blas(stream);
+    LtMemory<float> memory;
+    const auto of = [&](const LtCall& call) { return lt_product(blas, stream, memory, call); };
+    // Before it is chosen, and as it is then no product either.
+    for (const LtCall& call : {LtCall{.aux_leading = 12}, LtCall{.aux_leading = 0}, LtCall{.b_rows = 4}}) {
+        CHECK(of(call).chosen == CUBLAS_STATUS_INVALID_VALUE);
+        CHECK(of(call).made == CUBLAS_STATUS_INVALID_VALUE);
+    }
+    for (const LtCall& call :
+         {LtCall{.type = CUDA_R_64F}, LtCall{.type = CUDA_R_16F}, LtCall{.compute = CUBLAS_COMPUTE_64F}}) {
+        CHECK(of(call).chosen == CUBLAS_STATUS_NOT_SUPPORTED);
+        CHECK(of(call).made == CUBLAS_STATUS_NOT_SUPPORTED);
+    }
+    for (const LtCall& call : {LtCall{.bias_at = 1}, LtCall{.aux_at = 2}, LtCall{.promised = 8}}) {
+        CHECK(of(call).chosen == CUBLAS_STATUS_NOT_SUPPORTED);
+        CHECK(of(call).made == CUBLAS_STATUS_INVALID_VALUE);
+    }
+    // Only then: memory that is not as was promised, or another product than was asked about.
+    for (const LtCall& call : {LtCall{.d_at = 1}, LtCall{.workspace_at = 1}, LtCall{.has_algorithm = false},
+                               LtCall{.d_at = 4096}, LtCall{.other_rows = 7}}) {
+        CHECK(of(call).chosen == CUBLAS_STATUS_SUCCESS);
+        CHECK(of(call).made == CUBLAS_STATUS_INVALID_VALUE);
+    }
+    CHECK(of({}).made == CUBLAS_STATUS_SUCCESS);
+    CHECK(of({.epilogue = CUBLASLT_EPILOGUE_BIAS, .aux_leading = 0}).made == CUBLAS_STATUS_SUCCESS);
 }
 
 }  // namespace cublas_test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/backend/cub/elementwise.hpp>
 #include <shardkit/backend/cub/launch.cuh>
 
 #include "../model/attention.hpp"
@@ -18,8 +19,9 @@ namespace train_gpt {
 template <class T>
 struct PassKernels {
     using A = Arithmetic<T>;
-    using Elements =
-        shardkit::gpu::Launches<Fill<T>, Fill<A>, Gelu<T>, GeluBackward<T>, AddRounded<T>, Convert<A, T>>;
+    using Elements = shardkit::gpu::Launches<shardkit::gpu::detail::FillPass<T>, shardkit::gpu::detail::FillPass<A>,
+                                             shardkit::gpu::detail::ConvertPass<A, T>, EachGelu<T>,
+                                             EachGeluBackward<T>, AddRounded<T>>;
     using Rows =
         shardkit::gpu::Launches<EachRow<TakeRow<T, T>>, EachRow<TakeRow<T, A>>, EachRow<AddPosition<T, T>>,
                                 EachRow<LayerNorm<T, T>>, EachRow<LayerNormBackward<T, T>>, EachRow<AddBias<T, T>>,

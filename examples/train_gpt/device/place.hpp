@@ -4,7 +4,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include <shardkit/core/element.hpp>
+
+#include "../model/convert.hpp"
+#include "../model/gelu.hpp"
 #include "../model/matrix.hpp"
 #include "../model/place.hpp"
 #include "products.hpp"
@@ -78,6 +83,27 @@ struct EachRow {
     }
 };
 
+/// What one index of a launch does for elements in packs: a pack, or the elements behind the last whole one.
+template <class Work, std::size_t Lanes>
+struct EachPack {
+    static constexpr std::size_t lanes = Lanes;
+
+    Work work;
+    std::size_t n;
+
+    constexpr void operator()(std::uint64_t p) const {
+        if ((p + 1) * lanes <= n) {
+            work.pack(p);
+        } else {
+            for (std::size_t i = p * lanes; i < n; ++i) { work(i); }
+        }
+    }
+};
+template <class S>
+using EachGelu = EachPack<Gelu<S>, Pack<S>::lanes>;
+template <class S>
+using EachGeluBackward = EachPack<GeluBackward<S>, Pack<S>::lanes>;
+
 /// What one index of a launch does for columns: one column, in one part.
 template <class Work>
 struct EachColumn {
@@ -107,6 +133,22 @@ class DevicePlace {
     void each(std::size_t n, const Work& work) const {
         Kernels::for_each_index(stream_, n, work);
     }
+    template <class S>
+    void each(std::size_t n, const Gelu<S>& work) const {
+        in_packs(n, EachGelu<S>{work, n});
+    }
+    template <class S>
+    void each(std::size_t n, const GeluBackward<S>& work) const {
+        in_packs(n, EachGeluBackward<S>{work, n});
+    }
+    template <class A>
+    void each(std::size_t n, const Fill<A>& work) const {
+        Kernels::fill(stream_, std::span<A>(work.to, n), work.value);
+    }
+    template <shardkit::FloatingElement From, shardkit::FloatingElement To>
+    void each(std::size_t n, const Convert<From, To>& work) const {
+        Kernels::convert(stream_, std::span<const From>(work.from, n), std::span<To>(work.to, n));
+    }
     template <class Work>
     void rows(std::size_t n, const Work& work) const {
         Kernels::for_each_index(stream_, n * WarpRow::workers, EachRow<Work>{work});
@@ -120,8 +162,21 @@ class DevicePlace {
                   Repeats repeats = {}) const {
         products_->template multiply<S>(a, b, result, into, scale, repeats);
     }
+    template <class S>
+    bool multiply_biased(Matrix<const S> a, Matrix<const S> b, const S* bias, Matrix<S> y, S* gelu) const {
+        return products_->multiply_biased(a, b, bias, y, gelu);
+    }
+    template <class S>
+    bool multiply_by_gelu_slope(Matrix<const S> a, Matrix<const S> b, const S* x, Matrix<S> result) const {
+        return products_->multiply_by_gelu_slope(a, b, x, result);
+    }
 
   private:
+    template <class Packs>
+    void in_packs(std::size_t n, const Packs& packs) const {
+        Kernels::for_each_index(stream_, (n + Packs::lanes - 1) / Packs::lanes, packs);
+    }
+
     typename Engine::Stream stream_;
     const DeviceProducts<Engine>* products_;
 };

@@ -6,7 +6,6 @@
 #include "activations.hpp"
 #include "attention.hpp"
 #include "block_weights.hpp"
-#include "gelu.hpp"
 #include "layer_norm.hpp"
 #include "linear.hpp"
 #include "rank_pass.hpp"
@@ -32,9 +31,9 @@ void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const S* i
     const std::size_t c = pass.config.width;
     const std::size_t part = pass.split.width(pass.config);
     const CausalAttention attention(pass);
-    const auto column_parallel = [&](std::size_t outputs, const T* weight, const T* bias, const S* norm, S* y) {
-        linear_forward({tokens, c, outputs}, weight, pass.gather(norm), y, scratch.converted, place);
-        place.rows(tokens, AddBias<T, S>{outputs, bias, nullptr, y});
+    const auto column_parallel = [&](std::size_t outputs, const T* weight, const T* bias, const S* norm, S* y,
+                                     S* gelu) {
+        biased_forward({tokens, c, outputs}, weight, bias, pass.gather(norm), y, gelu, scratch.converted, place);
     };
     const auto row_parallel = [&](std::size_t inputs, const T* weight, const T* bias, const S* x, const S* residual,
                                   S* y) {
@@ -46,14 +45,13 @@ void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const S* i
 
     layer_norm_forward(outer, c, w.norm1_weight, w.norm1_bias, input, kept.norm1, kept.norm1_mean,
                        kept.norm1_deviation, place);
-    column_parallel(3 * part, w.qkv_weight, w.qkv_bias, kept.norm1, kept.qkv);
+    column_parallel(3 * part, w.qkv_weight, w.qkv_bias, kept.norm1, kept.qkv, nullptr);
     attention.forward(kept.qkv, kept.attention, kept.log_sum_exp);
     row_parallel(part, w.projection_weight, w.projection_bias, kept.attention, input, kept.middle);
 
     layer_norm_forward(outer, c, w.norm2_weight, w.norm2_bias, kept.middle, kept.norm2, kept.norm2_mean,
                        kept.norm2_deviation, place);
-    column_parallel(4 * part, w.up_weight, w.up_bias, kept.norm2, kept.up);
-    gelu_forward(tokens * 4 * part, kept.up, kept.gelu, place);
+    column_parallel(4 * part, w.up_weight, w.up_bias, kept.norm2, kept.up, kept.gelu);
     row_parallel(4 * part, w.down_weight, w.down_bias, kept.gelu, kept.middle, output);
 }
 
@@ -71,12 +69,18 @@ void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const S* 
     const std::size_t part = pass.split.width(pass.config);
     const CausalAttention attention(pass);
     S* const residual = scratch.d_residual;
-    // A row-parallel layer, down to the gradient at its input.
-    const auto row_parallel = [&](std::size_t inputs, const T* weight, const S* x, S* dx, T* d_weight, T* d_bias) {
+    // A row-parallel layer, down to the gradient at its input, which is GELU's output where `before` is its input.
+    const auto row_parallel = [&](std::size_t inputs, const T* weight, const S* x, const S* before, S* dx,
+                                  T* d_weight, T* d_bias) {
         bias_gradient(outer, c, residual, d_bias, scratch.sums, place);
         const S* const dy = pass.gather(residual);
-        input_gradient({tokens, inputs, c}, weight, dy, dx, scratch.converted, place);
-        weight_gradient({tokens, inputs, c}, x, dy, d_weight, into, scratch.converted, place);
+        const LinearShape shape{tokens, inputs, c};
+        if (before == nullptr) {
+            input_gradient(shape, weight, dy, dx, scratch.converted, place);
+        } else {
+            input_gradient_before_gelu(shape, weight, dy, before, dx, scratch.converted, place);
+        }
+        weight_gradient(shape, x, dy, d_weight, into, scratch.converted, place);
     };
     // A column-parallel layer, down to the gradient at the norm before it, in scratch.d_width.
     const auto column_parallel = [&](std::size_t outputs, const T* weight, const S* norm, const S* dy, T* d_weight,
@@ -88,13 +92,13 @@ void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const S* 
         });
     };
 
-    row_parallel(4 * part, w.down_weight, kept.gelu, scratch.d_up, d.down_weight, d.down_bias);
-    gelu_backward_in_place(tokens * 4 * part, kept.up, scratch.d_up, place);
+    row_parallel(4 * part, w.down_weight, kept.gelu, kept.up, scratch.d_up, d.down_weight, d.down_bias);
     column_parallel(4 * part, w.up_weight, kept.norm2, scratch.d_up, d.up_weight, d.up_bias);
     layer_norm_backward(outer, c, w.norm2_weight, kept.middle, kept.norm2_mean, kept.norm2_deviation, scratch.d_width,
                         residual, d.norm2_weight, d.norm2_bias, scratch.sums, place);
 
-    row_parallel(part, w.projection_weight, kept.attention, scratch.d_heads, d.projection_weight, d.projection_bias);
+    row_parallel(part, w.projection_weight, kept.attention, nullptr, scratch.d_heads, d.projection_weight,
+                 d.projection_bias);
     attention.backward(kept.qkv, kept.attention, kept.log_sum_exp, scratch.d_heads, scratch.d_packed);
     column_parallel(3 * part, w.qkv_weight, kept.norm1, scratch.d_packed, d.qkv_weight, d.qkv_bias);
     layer_norm_backward(outer, c, w.norm1_weight, input, kept.norm1_mean, kept.norm1_deviation, scratch.d_width,

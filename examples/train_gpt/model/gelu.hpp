@@ -21,9 +21,15 @@ struct Gelu {
     S* y;
 
     static constexpr A tangent(A v) { return hyperbolic_tangent(A(gelu_slope) * (v + A(gelu_cubic) * v * v * v)); }
-    constexpr void operator()(std::size_t i) const {
-        const A v = static_cast<A>(x[i]);
-        y[i] = static_cast<S>(A(0.5) * v * (A(1) + tangent(v)));
+    static constexpr S of(S element) {
+        const A v = static_cast<A>(element);
+        return static_cast<S>(A(0.5) * v * (A(1) + tangent(v)));
+    }
+    constexpr void operator()(std::size_t i) const { y[i] = of(x[i]); }
+    constexpr void pack(std::size_t p) const {
+        auto pack = packs(x)[p];
+        for (S& element : pack.lane) { element = of(element); }
+        packs(y)[p] = pack;
     }
 };
 
@@ -33,11 +39,18 @@ struct GeluBackward {
     const S* x;
     S* d;
 
-    constexpr void operator()(std::size_t i) const {
-        const A v = static_cast<A>(x[i]);
+    static constexpr S of(S element, S gradient) {
+        const A v = static_cast<A>(element);
         const A t = Gelu<S>::tangent(v);
         const A inner = A(gelu_slope) * (A(1) + A(3 * gelu_cubic) * v * v);
-        d[i] = static_cast<S>(static_cast<A>(d[i]) * (A(0.5) * (A(1) + t) + A(0.5) * v * (A(1) - t * t) * inner));
+        return static_cast<S>(static_cast<A>(gradient) * (A(0.5) * (A(1) + t) + A(0.5) * v * (A(1) - t * t) * inner));
+    }
+    constexpr void operator()(std::size_t i) const { d[i] = of(x[i], d[i]); }
+    constexpr void pack(std::size_t p) const {
+        const auto at = packs(x)[p];
+        auto gradients = packs(d)[p];
+        for (std::size_t i = 0; i < at.lanes; ++i) { gradients.lane[i] = of(at.lane[i], gradients.lane[i]); }
+        packs(d)[p] = gradients;
     }
 };
 

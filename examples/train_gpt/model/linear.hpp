@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "convert.hpp"
+#include "gelu.hpp"
 #include "matrix.hpp"
 #include "place.hpp"
 
@@ -53,6 +54,22 @@ struct AddBias {
     }
 };
 
+/// y = x W^T + b and, where `gelu` is not null, gelu = GELU(y). Shapes and scratch as linear_forward.
+template <class T, class S, class Place>
+void biased_forward(LinearShape shape, const T* weight, const T* bias, const S* x, S* y, S* gelu,
+                    Arithmetic<T>* scratch, const Place& place) {
+    if constexpr (std::same_as<S, T>) {
+        if (place.multiply_biased(matrix(x, shape.rows, shape.inputs),
+                                  transposed(matrix(weight, shape.outputs, shape.inputs)), bias,
+                                  matrix(y, shape.rows, shape.outputs), gelu)) {
+            return;
+        }
+    }
+    linear_forward(shape, weight, x, y, scratch, place);
+    place.rows(shape.rows, AddBias<T, S>{shape.outputs, bias, nullptr, y});
+    if (gelu != nullptr) { gelu_forward(shape.rows * shape.outputs, y, gelu, place); }
+}
+
 /// dx = dy W. Shapes and scratch as linear_forward.
 template <class T, class S, class R, class Place = HostPlace>
 void input_gradient(LinearShape shape, const T* weight, const S* dy, R* dx, Arithmetic<T>* scratch,
@@ -60,6 +77,20 @@ void input_gradient(LinearShape shape, const T* weight, const S* dy, R* dx, Arit
     const S* w = as_stored<S>(weight, shape.outputs * shape.inputs, scratch, place);
     place.template multiply<S>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
                                matrix(dx, shape.rows, shape.inputs), Into::overwrite);
+}
+/// dx = dy W times the slope of GELU at `before`, [rows, inputs], of which x is the GELU.
+template <class T, class S, class Place>
+void input_gradient_before_gelu(LinearShape shape, const T* weight, const S* dy, const S* before, S* dx,
+                                Arithmetic<T>* scratch, const Place& place) {
+    if constexpr (std::same_as<S, T>) {
+        if (place.multiply_by_gelu_slope(matrix(dy, shape.rows, shape.outputs),
+                                         matrix(weight, shape.outputs, shape.inputs), before,
+                                         matrix(dx, shape.rows, shape.inputs))) {
+            return;
+        }
+    }
+    input_gradient(shape, weight, dy, dx, scratch, place);
+    gelu_backward_in_place(shape.rows * shape.inputs, before, dx, place);
 }
 
 /// dW += dy^T x, or dW = dy^T x, summed in the arithmetic type. Shapes and scratch as linear_forward.

@@ -8,10 +8,13 @@
 namespace train_gpt {
 
 /// Where the model's arithmetic runs: HostPlace, or DevicePlace on a GPU. A place does, in order:
-///     each(n, work)         work(i) for every i below n
+///     each(n, work)         work(i) for every i below n; a GPU work.pack(p) for whole packs, where a work has it
 ///     rows(n, work)         work(row, r) for every r below n; `row` shares a row's loops out among its workers
 ///     columns(n, work)      work(columns, part) for neighbouring columns of n, and every part below column_parts
 ///     multiply(...)         products of matrices: see HostPlace
+///     multiply_biased(a, b, bias, y, gelu)             y = a b + bias and, where `gelu` is not null, GELU(y) there
+///     multiply_by_gelu_slope(a, b, x, result)          result = a b times GELU's slope at x; both in one product, or
+///                                                      false, and nothing, where a place cannot
 ///     column_parts          in how many parts the rows of a matrix are summed by columns
 ///     Storage<T>            the type of activations where parameters are T; sums are made in Arithmetic<T>
 ///     CountsAttention       products that are made while one lives count as attention
@@ -62,6 +65,22 @@ struct Columns<1> {
     static constexpr std::size_t count = 1;
     std::size_t first;
 };
+
+/// As many neighbouring elements as a thread of a GPU reads or writes at once.
+template <class S>
+struct alignas(16) Pack {
+    static constexpr std::size_t lanes = 16 / sizeof(S);
+    S lane[lanes];
+};
+/// The packs that begin at `first`, at a multiple of 16 bytes.
+template <class S>
+constexpr Pack<S>* packs(S* first) {
+    return reinterpret_cast<Pack<S>*>(first);
+}
+template <class S>
+constexpr const Pack<S>* packs(const S* first) {
+    return reinterpret_cast<const Pack<S>*>(first);
+}
 
 /// As each: to[i] = value.
 template <class A>
