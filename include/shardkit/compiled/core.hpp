@@ -279,3 +279,13 @@ class OptimizerRef final : public AnyOptimizer<typename Core::Engine, RuleOptimi
 };
 
 }  // namespace SHARDKIT_CHECKED_BUILD
+
+// And of the classes behind them, which checkpoints, plans and schedules use.
+extern template class shardkit::Context<shardkit::host::Engine>;
+extern template class shardkit::Groups<shardkit::host::Engine>;
+extern template class shardkit::Accumulation<shardkit::host::Engine>;
+extern template class shardkit::Optimizer<shardkit::host::Engine>;
+extern template class shardkit::detail::Group<shardkit::host::Engine>;
+extern template class shardkit::detail::ParameterStore<shardkit::host::Engine>;
+extern template class shardkit::detail::GradientStore<shardkit::host::Engine>;
+extern template class shardkit::detail::NormMemory<shardkit::host::Engine>;

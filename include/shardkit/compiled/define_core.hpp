@@ -119,3 +119,12 @@ template class ContextOf<host::Engine>;
 template class GroupsOf<host::Engine>;
 
 }  // namespace SHARDKIT_CHECKED_BUILD
+
+template class shardkit::Context<shardkit::host::Engine>;
+template class shardkit::Groups<shardkit::host::Engine>;
+template class shardkit::Accumulation<shardkit::host::Engine>;
+template class shardkit::Optimizer<shardkit::host::Engine>;
+template class shardkit::detail::Group<shardkit::host::Engine>;
+template class shardkit::detail::ParameterStore<shardkit::host::Engine>;
+template class shardkit::detail::GradientStore<shardkit::host::Engine>;
+template class shardkit::detail::NormMemory<shardkit::host::Engine>;
