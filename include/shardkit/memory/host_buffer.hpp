@@ -9,12 +9,27 @@
 #include <new>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit {
+
+/// Reports that there is no memory for a buffer of a group. The text names the group's path, the bytes and the
+/// buffer.
+class MemoryError : public std::bad_alloc {
+  public:
+    MemoryError(std::string_view path, std::size_t bytes, std::string_view buffer)
+        // NOLINTNEXTLINE(bugprone-throw-keyword-missing): kept for its text
+        : text_(detail::concat("'", path, "': no memory for ", bytes, " bytes of ", buffer)) {}
+
+    const char* what() const noexcept override { return text_.what(); }
+
+  private:
+    std::runtime_error text_;  // can be copied without throwing
+};
 
 /// Owns host memory for `size` elements of type T, aligned to 128 bytes, and zeroed by the thread that makes it, so
 /// that its pages are near that thread. It may also own memory that an engine has placed, which the engine takes back

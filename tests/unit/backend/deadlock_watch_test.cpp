@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/host/host_stream.hpp>
-#include <shardkit/backend/threads/deadlock_watch.hpp>
+#include <shardkit/backend/threads/late_watch.hpp>
 
 namespace deadlock_watch_test {
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/memory/memory_error.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"

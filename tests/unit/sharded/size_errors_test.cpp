@@ -11,7 +11,6 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/machine/group_description.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/memory/memory_error.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/policies.hpp>

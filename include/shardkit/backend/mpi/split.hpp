@@ -20,41 +20,37 @@ namespace shardkit::mpi::detail {
 /// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
 /// rank. A group that no member uses any more is reused: MPI has few communicators, and freeing one needs all of its
 /// ranks at the same time.
-/// Cost:    all-gathers of 24 and 64 bytes per rank. A new group also costs MPI_Comm_split, which blocks, and with
-/// two
+/// Cost:    an all-gather of 32 bytes per rank, and one of 64 bytes if all members of a group have idle ones. A new
+/// group also costs MPI_Comm_split, which blocks, and with two
 ///          lanes MPI_Comm_idup: no lane may have work in progress.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key) {
-    struct Wish {
-        std::uint64_t color;
-        std::uint64_t key;
-        std::uint64_t groups;  // number of groups made so far by this rank: with its rank, a number for the group
-    };
     Group& parent = call.group;
-    const std::vector<Wish> wishes = call.lane.gather(call, Wish{color, key, call.world.groups_made()});
-
-    const shared::detail::SplitGroups split(wishes, parent.rank);
+    const auto world_ranks_of = [&](const std::vector<std::size_t>& members) {
+        std::vector<std::size_t> ranks;
+        for (const std::size_t member : members) { ranks.push_back(parent.world_ranks[member]); }
+        return ranks;
+    };
+    const shared::detail::ReusingSplit split(
+        {color, key, call.world.next_number(), call.world.has_idle() ? 1U : 0U}, parent.rank, 1,
+        [&](const auto& record) { return call.lane.gather(call, record); },
+        [&](const std::vector<std::size_t>& members) { return call.world.idle_groups(world_ranks_of(members)); });
+    if (!split.makes) { return call.world.group_of(split.again); }
     Group made;
-    for (const std::size_t member : split.members) { made.world_ranks.push_back(parent.world_ranks[member]); }
+    made.world_ranks = world_ranks_of(split.members);
     made.rank = split.place;
-    made.number = (made.world_ranks.front() + 1) << 32U | wishes[split.members.front()].groups;
-
-    const auto reused = shared::detail::idle_for_all(
-        split.group_of, split.count, call.lane.gather(call, call.world.idle_groups(made.world_ranks)));
-    const std::uint64_t own = reused[split.own()];
-    if (std::find(reused.begin(), reused.end(), std::uint64_t{0}) == reused.end()) {
-        return call.world.group_of(own);
-    }
+    made.number = split.number;
     // MPI's colors are ints: the index of a color is used instead of the color.
     MPI_Comm comm = MPI_COMM_NULL;
     {
         // All ranks are here, as they have gathered: only one that ends now keeps the others.
         const BlockingCall bounded("MPI_Comm_split", call.doing(),
                                    call.world.journal().limit(call.world.options().timeout), call.where);
-        call.mpi().check(MPI_Comm_split(call.channel.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(split.own()),
-                                        static_cast<int>(made.rank), &comm),
-                         "MPI_Comm_split");
+        call.mpi().check(
+            MPI_Comm_split(call.channel.comm, split.again != 0 ? MPI_UNDEFINED : static_cast<int>(split.own()),
+                           static_cast<int>(made.rank), &comm),
+            "MPI_Comm_split");
     }
-    if (own != 0) { return call.world.group_of(own); }
+    if (split.again != 0) { return call.world.group_of(split.again); }
     call.mpi().check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     made.add_channel(OwnedComm(comm));
     Group& added = call.world.add_group(std::move(made), call);

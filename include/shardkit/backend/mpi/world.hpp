@@ -105,17 +105,21 @@ class World : shardkit::detail::NotCopied {
         add_channels(group, call);
         return groups_.emplace_back(std::move(group));
     }
-    std::uint64_t groups_made() const noexcept { return groups_.size(); }
+    /// Returns a number for a group whose first rank this one is.
+    std::uint64_t next_number() const noexcept {
+        return (world_group().rank + std::uint64_t{1}) << 32U | groups_.size();
+    }
+    /// Returns whether there is a group that no communicator of this rank uses any more.
+    bool has_idle() const noexcept {
+        return std::any_of(groups_.begin() + 1, groups_.end(),
+                           [](const detail::Group& group) { return group.handles.none(); });
+    }
     /// Returns the latest groups of these ranks, in this order, that no communicator of this rank uses any more. The
     /// world's own group is never among them.
     shared::detail::GroupNumbers idle_groups(const std::vector<std::size_t>& world_ranks) const noexcept {
-        shared::detail::GroupNumbers numbers{};
-        std::size_t found = 0;
-        for (std::size_t i = groups_.size() - 1; i > 0 && found < numbers.size(); --i) {
-            const detail::Group& group = groups_[i];
-            if (group.handles.none() && group.world_ranks == world_ranks) { numbers[found++] = group.number; }
-        }
-        return numbers;
+        return shared::detail::latest_idle(groups_, [&](const detail::Group& group) {
+            return group.handles.none() && &group != &world_group() && group.world_ranks == world_ranks;
+        });
     }
     detail::Group& group_of(std::uint64_t number) noexcept {
         return *std::find_if(groups_.begin(), groups_.end(),

@@ -91,12 +91,8 @@ class Groups {
     }
     /// Returns the latest such groups with these members of the parent.
     shared::detail::GroupNumbers idle(const Group& parent, const std::vector<std::size_t>& members) const noexcept {
-        shared::detail::GroupNumbers numbers{};
-        std::size_t found = 0;
-        for (auto group = all_.rbegin(); group != all_.rend() && found < numbers.size(); ++group) {
-            if (group->is_idle(parent) && group->members == members) { numbers[found++] = group->number; }
-        }
-        return numbers;
+        return shared::detail::latest_idle(
+            all_, [&](const Group& group) { return group.is_idle(parent) && group.members == members; });
     }
     Group& with(std::uint64_t number) noexcept {
         return *std::find_if(all_.begin(), all_.end(), [&](const Group& group) { return group.number == number; });

@@ -41,63 +41,39 @@ std::vector<Record> tell(const Call& call, const Record& own, const gpu::Timelin
 ///          have idle ones; ncclCommSplit if a group is new.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key, std::string_view axes,
                           const gpu::TimelineRef& stream) {
-    struct Wish {
-        std::uint64_t color;
-        std::uint64_t key;
-        std::uint64_t number;  // of the group, if it is new and this rank is its first
-        std::uint64_t idle;    // 1: this rank has groups of the parent that it does not use
-    };
     World& world = call.world;
     const Group& parent = call.group;
     Groups& groups = world.made();
     if (parent.size == 1) { return world.group_alone(); }
     const std::uint64_t next = (world.world_group().rank + std::uint64_t{1}) << 32U | groups.all().size();
-    const std::vector<Wish> wishes = tell(call, Wish{color, key, next, groups.has_idle(parent) ? 1U : 0U}, stream);
-
     // NCCL's colors and keys are ints: the indices of the colors and of the members are used instead.
-    shared::detail::SplitGroups split(wishes, parent.rank);
-    std::vector<std::size_t> sizes(split.count);
-    std::vector<std::size_t> idle(split.count);
-    for (std::size_t q = 0; q < wishes.size(); ++q) {
-        ++sizes[split.group_of[q]];
-        idle[split.group_of[q]] += wishes[q].idle;
-    }
-    std::vector<std::uint64_t> again(split.count);
-    const auto any_group = [&](const auto& is_so) {
-        for (std::size_t g = 0; g < split.count; ++g) {
-            if (sizes[g] > 1 && is_so(g)) { return true; }  // a single rank communicates with nobody
-        }
-        return false;
-    };
-    if (any_group([&](std::size_t g) { return idle[g] == sizes[g]; })) {
-        again = shared::detail::idle_for_all(split.group_of, split.count,
-                                             tell(call, groups.idle(parent, split.members), stream));
-    }
-
-    const std::size_t own = split.own();
-    const bool alone = sizes[own] == 1;
-    if (any_group([&](std::size_t g) { return again[g] == 0; })) {
+    shared::detail::ReusingSplit split(
+        {color, key, next, groups.has_idle(parent) ? 1U : 0U}, parent.rank, 2,
+        [&](const auto& record) { return tell(call, record, stream); },
+        [&](const std::vector<std::size_t>& members) { return groups.idle(parent, members); });
+    const bool alone = split.members.size() == 1;  // and communicates with nobody
+    if (split.makes) {
         // All ranks of the parent make the call, also those that get nothing.
         ncclConfig_t config = config_of(world.options());
-        const bool is_new = !alone && again[own] == 0;
+        const bool is_new = !alone && split.again == 0;
         Group& made = is_new ? world.add_group(axes) : world.group_alone();
         world.make(
             world, parent, made, "ncclCommSplit",
             [&](ncclComm_t comm, ncclComm_t* out) {
-                return ncclCommSplit(comm, is_new ? static_cast<int>(own) : NCCL_SPLIT_NOCOLOR,
+                return ncclCommSplit(comm, is_new ? static_cast<int>(split.own()) : NCCL_SPLIT_NOCOLOR,
                                      static_cast<int>(split.place), out, &config);
             },
             is_new ? Made::communicator : Made::none, call.doing(), call.where);
         if (is_new) {
             world.welcome(made, call.where);
             made.parent = &parent;
-            made.number = wishes[split.members.front()].number;
+            made.number = split.number;
             made.members = std::move(split.members);
             return made;
         }
     }
     if (alone) { return world.group_alone(); }
-    Group& group = groups.with(again[own]);
+    Group& group = groups.with(split.again);
     group.made_as = axes;
     return group;
 }

@@ -23,7 +23,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/owned.hpp>
-#include <shardkit/memory/memory_error.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 
 namespace shardkit::threads {
 

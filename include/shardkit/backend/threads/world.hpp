@@ -18,7 +18,6 @@
 
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/processor.hpp>
-#include <shardkit/backend/threads/deadlock_watch.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/group_list.hpp>
 #include <shardkit/backend/threads/late_watch.hpp>

@@ -11,7 +11,7 @@
 
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/comm/split.hpp>
-#include <shardkit/memory/memory_error.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/params.hpp>
