@@ -253,8 +253,8 @@ class OptimizerGroups {
         return batches.own_.bytes();
     }
 
-    /// Appends each state of a group that has a shape of its own.
-    void list_own_shapes(const State& state, List<HeldMemory>& held) {
+    /// Appends each state of a group that has a shape of its own. A template, as only some rules have such states.
+    void list_own_shapes(const State& state, auto& held) {
         with_launches(
             state, [&](auto& launches) { launches.list_own_shapes(state.geometry(), state.context().rank(), held); });
     }
