@@ -64,7 +64,7 @@ TEST_CASE("nccl: batches of matrices are made in the order of a schedule, with t
             rank, sk::HostProducts{}, [](const auto& stream, const auto& work) { stream.submit(work); }, false);
     });
     for (const bool one_by_one : {false, true}) {
-        for (const auto paces : paced_ranks::one_lazy) {
+        for (const auto paces : paced_ranks::paces_in_turn(paced_ranks::one_lazy)) {
             CAPTURE(one_by_one);
             std::vector<muon_training::InBatches> made(2);
             CHECK(paced_ranks::run(Mesh(2, 1, 1), paces, {}, [&](auto& rank, const auto&) {

@@ -47,8 +47,14 @@ void check(const Run& run, sk::Offload offload, bool everywhere = false) {
     const auto expected = trained<T, Format>(run, sk::Offload::none, all_paces[0], error);
     REQUIRE(error == "");
     REQUIRE(expected.front().size() > 1000);
+    static constexpr std::size_t one_late[] = {3, 5, 6};
+    static std::size_t turn = 0;
+    const std::size_t chosen = one_late[turn++ % 3];  // of slow builds another one each time
     for (std::size_t p = 0; p < 8; ++p) {
-        if (!everywhere && p != 1 && p != 6 && (test_size::reduced() || p % 2 == 0)) { continue; }
+        const bool one = p == 3 || p == 5 || p == 6;
+        if (test_size::reduced() ? p != chosen && !(everywhere && one) : !everywhere && p % 2 == 0 && p != 6) {
+            continue;
+        }
         CAPTURE(p);
         CHECK(trained<T, Format>(run, offload, all_paces[p], error) == expected);
         CHECK(error == "");
