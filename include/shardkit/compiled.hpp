@@ -23,9 +23,10 @@ RuleOptimizer* make_optimizer(const Groups& groups, const shardkit::detail::AnyO
                               std::vector<ParamGroup> param_groups, SourceLocation where) {
     const EngineCore& core = groups.engine();
     if (&core == &engine_core<host::Engine>()) {
-        using Frame = shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, host::Engine, AllPrecisions>;
-        return new OptimizerRef(std::make_unique<Frame>(on<const GroupsOf<host::Engine>>(groups, where).model(),
-                                                        options, std::move(param_groups), where));
+        using Frame = shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, host::Engine>;
+        return new OptimizerRef(std::make_unique<Frame>(on<const GroupsOf<host::Engine>>(groups, where).core, options,
+                                                        std::move(param_groups), where,
+                                                        shardkit::detail::any_groups<host::Engine>()));
     }
     const auto make = core.make_optimizer[static_cast<std::size_t>(options.rule->states().format)];
     if (make == nullptr) { refuse_part(core, "optimizers with such states", "compiled_nccl_states.hpp", where); }
@@ -35,6 +36,5 @@ RuleOptimizer* make_optimizer(const Groups& groups, const shardkit::detail::AnyO
 
 #include <shardkit/detail/show_macros.inc>
 
-template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, shardkit::host::Engine,
-                                                shardkit::compiled::AllPrecisions>;
+template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, shardkit::host::Engine>;
 template struct shardkit::compiled::CoreRules<shardkit::StateFormat::full>;

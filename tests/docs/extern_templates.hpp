@@ -7,6 +7,7 @@
 
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/optim/any_launches.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
@@ -34,13 +35,12 @@
     prefix template class shardkit::rules::RuleOptimizer<Rule, Engine, Precision>;
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
 #define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
-    prefix template class shardkit::detail::GroupOptimizer<shardkit::detail::AnyRule, Engine,                       \
-                                                           shardkit::Arithmetic<Precision::Master>>;                \
-    prefix template class shardkit::detail::UpdateTable<shardkit::detail::AnyRule, Engine,                          \
-                                                        shardkit::Arithmetic<Precision::Master>>;                   \
-    prefix template class shardkit::detail::OptimizerGroups<shardkit::detail::AnyRule, Engine, Precision>;          \
+    prefix template class shardkit::detail::GroupOptimizer<shardkit::detail::AnyRule, Engine>;                      \
+    prefix template class shardkit::detail::UpdateTable<shardkit::detail::AnyRule, Engine, float>;                  \
+    prefix template class shardkit::detail::LaunchedGroups<                                                         \
+        shardkit::detail::AnyRule, Engine, shardkit::detail::AnyLaunches<Engine>, shardkit::detail::NoLaunches>;    \
     prefix template class shardkit::detail::OptimizerNumbers<shardkit::detail::AnyRule, Engine>;                    \
-    prefix template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, Engine, Precision>;           \
+    prefix template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, Engine>;                      \
     SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                        \
     prefix template class shardkit::Context<Engine>;                                                                \
     prefix template class shardkit::detail::Group<Engine>;                                                          \

@@ -120,7 +120,7 @@ ARITHMETIC = [
     (BEGIN_STEP, "the loss scale and divisor not taken out of the gradient",
      "[[detail::unscale(divisor_scale, loss_scale) * coefficient.value()]]", "coefficient.value()"),
     (BEGIN_STEP, "no step is skipped", "[[coefficient.found_inf() == FoundInf::yes ? 1 : 0]]", "0"),
-    (ANY_RULE, "parameter groups keep the optimizer's weight decay", "progress, [[given.options]], own.options.learning_rate,",
+    (ANY_RULE, "parameter groups keep the optimizer's weight decay", "progress, [[given.options]], rate,",
      "own.options"),
     (ANY_RULE, "parameter groups keep the optimizer's learning rate", "[[given.learning_rate_scale]], scale, update.bytes);", "1.0"),
 ]

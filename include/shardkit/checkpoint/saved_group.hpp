@@ -163,14 +163,11 @@ class SavedGroupOf final : public SavedGroup {
     void whole_of(const GroupGeometry& geometry, const StoredElements& part, std::span<const std::size_t> parameters,
                   const Use& use, SourceLocation where) const {
         auto& context = group_.context();
-        std::span<const T> full(static_cast<const T*>(part.data()), part.size());
+        const std::span<const T> own(static_cast<const T*>(part.data()), part.size());
         typename Engine::template Buffer<T> gathered;
-        if (full.size() != geometry.buffer_numel) {
-            gathered =
-                group_buffer<T>(context, geometry.path, "a group gathered for a checkpoint", geometry.buffer_numel);
-            gather_whole(group_.communicators(), geometry, full, gathered.span(), stream(), where);
-            full = gathered.span();
-        }
+        const std::span<const T> full =
+            whole_group<Engine, T>(context, group_.communicators(), geometry, own, gathered,
+                                   "a group gathered for a checkpoint", stream(), where);
         std::vector<T> host;
         for (const std::size_t parameter : parameters) {
             const PlacedParameter& its = geometry.parameters[parameter];

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -17,31 +18,63 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-/// A group of precision P.
-template <class EngineType, class P>
+/// A group.
+template <class EngineType>
 class GroupOf final : public AnyGroup<EngineType> {
     using Engine = EngineType;
-    struct State final : shardkit::detail::GroupState<Engine, P> {
-        using Base = shardkit::detail::GroupState<Engine, P>;
-        using Base::Base;
-        using Base::check_whole;
-        struct Group {};  // has no types of parameters
-    };
-    using Gather = typename P::Gather;
+    using State = shardkit::detail::Group<Engine>;
     using Handle = shardkit::Gradients<State, Partial<DataAxes>>;
     using Access = shardkit::detail::Access;
     /// The layer that the core's accumulation takes.
     struct Layer {
-        using Precision = P;
         using Gradients = Handle;
         State* state;
         State& live(SourceLocation /*where*/) const noexcept { return *state; }
     };
+    /// What knows the element types of a precision.
+    struct Typed {
+        void (*parameter)(State& state, std::size_t parameter, bool wanted, ElementType type, void* values,
+                          std::size_t count, SourceLocation where);
+        void (*gradient)(State& state, std::size_t parameter, double scale, std::span<double> values,
+                         SourceLocation where);
+        void (*show_updated)(State& state, bool to_write, ShownTo show, void* to, SourceLocation where);
+    };
+    template <class P>
+    static constexpr Typed typed_of{
+        [](State& state, std::size_t parameter, bool wanted, ElementType type, void* values, std::size_t count,
+           SourceLocation where) {
+            using Gather = typename P::Gather;
+            auto& typed = *state.template as<P>();
+            if (type == element_type_of<Gather>) {
+                typed.read_full(parameter, wanted, std::span(static_cast<Gather*>(values), count), where);
+            } else {
+                typed.read_full(parameter, wanted, std::span(static_cast<double*>(values), count), where);
+            }
+        },
+        [](State& state, std::size_t parameter, double scale, std::span<double> values, SourceLocation where) {
+            state.template as<P>()->read_full_gradient(parameter, scale, values, where);
+        },
+        [](State& state, bool to_write, ShownTo show, void* to, SourceLocation where) {
+            const auto shown = [&](auto values) {
+                using Value = std::remove_const_t<typename decltype(values)::value_type>;
+                show(to, element_type_of<Value>, const_cast<Value*>(values.data()));
+            };
+            if (to_write) {
+                shardkit::detail::write_updated(*state.template as<P>(), shown, where);
+            } else {
+                shardkit::detail::show_updated(*state.template as<P>(), shown, where);
+            }
+        }};
 
   public:
-    GroupOf(shardkit::Context<Engine>& context, const shardkit::detail::GroupValues& values,
-            const shardkit::detail::AdoptedElements& adopted, SourceLocation where)
-        : state_(context, values, adopted, where) {
+    /// Makes a group of precision P.
+    template <class P>
+    GroupOf(std::type_identity<P> /*precision*/, shardkit::Context<Engine>& context,
+            const shardkit::detail::GroupValues& values, const shardkit::detail::AdoptedElements& adopted,
+            SourceLocation where)
+        : made_(std::make_shared<shardkit::detail::GroupState<Engine, P>>(context, values, adopted, where)),
+          state_(*made_),
+          typed_(typed_of<P>) {
         this->path = &state_.path();
         this->layout = &state_.layout();
         this->parameters = state_.geometry().parameters;
@@ -67,7 +100,7 @@ class GroupOf final : public AnyGroup<EngineType> {
     void drop_full() noexcept override { state_.parameters().drop(); }
     const void* full_parameters() noexcept override { return state_.parameters().full().data(); }
     const float* scales(std::size_t parameter) override {
-        return P::gathers_codes ? state_.parameters().scales(parameter) : nullptr;
+        return state_.geometry().sizes.codes.gathered ? state_.parameters().scales(parameter) : nullptr;
     }
 
     void initialize(Initializer& values, SourceLocation where) override {
@@ -84,18 +117,14 @@ class GroupOf final : public AnyGroup<EngineType> {
     }
     void read_full(std::size_t parameter, bool wanted, ElementType type, void* values, std::size_t count,
                    SourceLocation where) override {
-        if (type == element_type_of<Gather>) {
-            state_.read_full(parameter, wanted, std::span(static_cast<Gather*>(values), count), where);
-        } else {
-            state_.read_full(parameter, wanted, std::span(static_cast<double*>(values), count), where);
-        }
+        typed_.parameter(state_, parameter, wanted, type, values, count, where);
     }
     void read_full_gradient(const Reduced& reduced, std::size_t parameter, std::span<double> values,
                             SourceLocation where) override {
         const Layer layer{&state_};
         const auto& given = on<const ReducedOf<Engine>>(reduced, where).core;
         auto& state = Access::state_of(given, layer, std::string_view("read_full"), where);
-        state.read_full_gradient(parameter, Access::scale(given, state.context()), values, where);
+        typed_.gradient(state, parameter, Access::scale(given, state.context()), values, where);
     }
 
     void take_gradients(Accumulation& accumulation, SourceLocation where) override {
@@ -111,26 +140,20 @@ class GroupOf final : public AnyGroup<EngineType> {
     bool overwrites(std::size_t parameter) noexcept override { return state_.gradients().overwrites(parameter); }
 
     void show_updated(bool to_write, ShownTo show, void* to, SourceLocation where) override {
-        const auto shown = [&](auto values) {
-            using Value = std::remove_const_t<typename decltype(values)::value_type>;
-            show(to, element_type_of<Value>, const_cast<Value*>(values.data()));
-        };
-        if (to_write) {
-            shardkit::detail::write_updated(state_, shown, where);
-        } else {
-            shardkit::detail::show_updated(state_, shown, where);
-        }
+        typed_.show_updated(state_, to_write, show, to, where);
     }
     Sums sums(const Reduced* reduced, SourceLocation where) override {
         const IndexRange flat = state_.gradients().reduced_range();
         if (reduced == nullptr) { return {shardkit::detail::own_sums(state_, where).data(), flat, 1}; }
         const Layer layer{&state_};
-        const auto shard = gradient_shard(on<const ReducedOf<Engine>>(*reduced, where).core, layer, where);
-        return {const_cast<typename P::Reduction*>(shard.sums().data()), flat, shard.scale()};
+        const auto& given = on<const ReducedOf<Engine>>(*reduced, where).core;
+        return {shardkit::detail::sums_of(given, layer, where).data(), flat, Access::scale(given, state_.context())};
     }
 
   private:
-    State state_;
+    std::shared_ptr<State> made_;
+    State& state_;
+    const Typed& typed_;
 };
 
 }  // namespace SHARDKIT_CHECKED_BUILD

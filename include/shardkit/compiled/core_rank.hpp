@@ -216,7 +216,9 @@ class ContextOf : public Context {
                  SourceLocation where) {
         constexpr auto& types = shardkit::detail::element_types<P>;
         known += (known.empty() ? "" : ", ") + name_of(types);
-        if (made == nullptr && elements == types) { made = new GroupOf<Engine, P>(core, values, adopted, where); }
+        if (made == nullptr && elements == types) {
+            made = new GroupOf<Engine>(std::type_identity<P>{}, core, values, adopted, where);
+        }
     }
     template <class... P, class... Arguments>
     void make_of(Precisions<P...> /*all*/, Arguments&&... arguments) {

@@ -12,8 +12,7 @@
 // Defines the core's functions of its rules.
 
 // What all optimizers of elements share on the host, which several source files would compile again.
-extern template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, shardkit::host::Engine,
-                                                       shardkit::compiled::AllPrecisions>;
+extern template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, shardkit::host::Engine>;
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 

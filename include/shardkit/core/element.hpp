@@ -22,10 +22,12 @@ constexpr std::string_view name(ElementType type) noexcept {
     return names[static_cast<std::size_t>(type)];
 }
 
+namespace detail {
+inline constexpr std::uint8_t element_bytes[] = {8, 4, 2, 2, 8, 4, 8, 4, 1};
+}  // namespace detail
 /// Returns the bytes of one element.
 constexpr std::size_t size_of(ElementType type) noexcept {
-    constexpr std::size_t sizes[] = {8, 4, 2, 2, 8, 4, 8, 4, 1};
-    return sizes[static_cast<std::size_t>(type)];
+    return detail::element_bytes[static_cast<std::size_t>(type)];
 }
 
 /// Describes an element type to the library (a customisation point). Specialise it for another storage type, for

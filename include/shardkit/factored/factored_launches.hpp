@@ -25,20 +25,18 @@
 
 namespace shardkit::detail {
 
-/// The steps of a FactoredRule's groups of one precision that update elements of type `Updated`. They are its passes,
+/// The steps of a FactoredRule's groups that update elements of these types. They are its passes,
 /// each with one sum over the world for all parameters, and behind them one update of each group.
 /// Memory:  what is kept and the sums of all parameters, on every rank, and the directions of the largest group
-template <class Rule, class Engine, class Precision, class Updated>
+template <class Rule, class Engine, class Types>
 class FactoredLaunches {
     using Kernels = typename Engine::Kernels;
     using Stream = typename Engine::Stream;
-    using A = Arithmetic<typename Precision::Master>;
-    using Group = GroupOptimizer<Rule, Engine, A>;
-    using State = GroupState<Engine, Precision>;
-    using Listed = ListedGroup<Rule, Engine, Precision, Updated>;
-    using Table = UpdateTable<Rule, Engine, A>;
+    using A = typename Types::A;
+    using Updated = typename Types::Master;
+    using Listed = ListedGroup<Rule, Engine, Types>;
     using Update = typename Rule::template Update<A>;
-    using Part = FactoredPart<Rule, A, Updated, typename Precision::Reduction>;
+    using Part = FactoredPart<Rule, A, Updated, typename Types::Reduction>;
     static_assert(
         [] {
             for (std::size_t s = 0; s < Rule::sums.size(); ++s) {
@@ -53,10 +51,10 @@ class FactoredLaunches {
         "FactoredRule: sums are over rows or columns, sorted by pass, and no pass is without one");
 
   public:
+    using Table = UpdateTable<Rule, Engine, A>;
+
     void start() noexcept { listed_.clear(); }
-    void list(Group& group, State& state, const std::uint64_t* steps, bool taken) {
-        listed_.push_back({&group, &state, steps, taken});
-    }
+    void list(const Listed& each) { listed_.push_back(each); }
 
     /// @throws std::invalid_argument for rows that took other numbers of steps than the rest
     void prepare(Context<Engine>& context, const Table& /*table*/, const std::uint32_t* /*skip*/,
@@ -101,7 +99,7 @@ class FactoredLaunches {
             if (each.taken) { each.state->gradients().wait(); }
         }
         const auto capture = capture_of(stream);
-        listed_.front().group->with_states([&](auto n) {
+        listed_.front().with_states([&](auto n) {
             run_passes<n, 0>(context, table, skip, where);
             for (std::size_t g = 0; g < listed_.size(); ++g) {
                 if (!listed_[g].taken) { continue; }
@@ -212,7 +210,7 @@ class FactoredLaunches {
             if (!of.elements.empty()) { run_each<Engine>(stream, of.elements.size(), WriteDirections<Part>{of}); }
         }
         const auto from = in.template spans<N>();
-        rules::UpdateSpans<Updated, typename Precision::Gather, A, N, typename Group::Storage> spans;
+        rules::UpdateSpans<Updated, typename Types::Gather, A, N, typename Listed::Storage> spans;
         spans.master = from.master;
         spans.gathered = from.gathered;
         spans.gradient = directions_.span().first(from.master.size());

@@ -15,9 +15,9 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-template <rules::FactoredRule Rule, class Engine, class Precision, class Updated>
-struct LaunchesOf<Rule, Engine, Precision, Updated> {
-    using type = FactoredLaunches<Rule, Engine, Precision, Updated>;
+template <rules::FactoredRule Rule, class Engine, class Types>
+struct LaunchesOf<Rule, Engine, Types> {
+    using type = FactoredLaunches<Rule, Engine, Types>;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
@@ -43,11 +43,7 @@ class FactoredOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
 
     /// The bytes of this rank's buffers for what is kept, the sums and the directions. They come on top of a
     /// planner::MemoryPlan, as planner::FactoredPlan says.
-    std::size_t bytes_of_passes() {
-        std::size_t bytes = 0;
-        this->for_each_batches([&](auto& batches) { bytes += batches.exchange_bytes(batches); });
-        return bytes;
-    }
+    std::size_t bytes_of_passes() { return this->bytes_beside_states(); }
 };
 
 }  // namespace shardkit::rules SHARDKIT_BUILD

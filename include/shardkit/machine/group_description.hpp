@@ -127,41 +127,35 @@ constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Pa
     return alike.hash;
 }
 
-/// Checks that the Precision supports this choice of master weights and rounding.
-template <class Precision>
-constexpr void check_rounding(std::string_view path, MasterWeights master,
+/// Checks that the element types support this choice of master weights and rounding.
+constexpr void check_rounding(std::string_view path, const PrecisionValues& types, MasterWeights master,
                               const std::optional<StochasticRounding>& rounding, SourceLocation where) {
-    using Gather = typename Precision::Gather;
-    const bool kept = Precision::has_master && master != MasterWeights::none;
-    if (master == MasterWeights::split && !can_split_master<Precision>) {
-        throw_invalid_argument(where, "'", path, "': MasterWeights::split with ",
-                               name(element_type_of<typename Precision::Master>), " masters of ",
-                               name(element_type_of<Gather>), " parameters, expected fp32 masters of bf16 ones");
+    const bool kept = types.has_master && master != MasterWeights::none;
+    if (master == MasterWeights::split && !types.splits_master) {
+        throw_invalid_argument(where, "'", path, "': MasterWeights::split with ", name(types.master), " masters of ",
+                               name(types.gather), " parameters, expected fp32 masters of bf16 ones");
     }
-    if (master == MasterWeights::none && Precision::has_master && !can_drop_master<Precision>) {
-        throw_invalid_argument(where, "'", path, "': MasterWeights::none with ",
-                               name(element_type_of<typename Precision::Master>), " masters of ",
-                               name(element_type_of<Gather>),
+    if (master == MasterWeights::none && types.has_master && !types.drops_master) {
+        throw_invalid_argument(where, "'", path, "': MasterWeights::none with ", name(types.master), " masters of ",
+                               name(types.gather),
                                " parameters, expected kept: updates are computed in the master's arithmetic");
     }
-    if (rounding && (kept || sizeof(Gather) != 2)) {
-        throw_invalid_argument(where, "'", path, "': stochastic rounding of ", name(element_type_of<Gather>),
-                               " parameters ", kept ? "with" : "without",
+    if (rounding && (kept || size_of(types.gather) != 2)) {
+        throw_invalid_argument(where, "'", path, "': stochastic rounding of ", name(types.gather), " parameters ",
+                               kept ? "with" : "without",
                                " a master, expected 16-bit parameters and MasterWeights::none");
     }
 }
 
 /// Checks that a group of opaque bytes is frozen.
-template <class Precision>
-constexpr void require_frozen_bytes(std::string_view path, std::span<const PlacedParameter> parameters,
-                                    SourceLocation where) {
-    if constexpr (is_opaque<typename Precision::Gather>) {
-        for (const PlacedParameter& p : parameters) {
-            if (p.frozen) { continue; }
-            throw_invalid_argument(where, "'", path, "' parameter '", p.name,
-                                   "': elements of std::byte that are trained, expected Frozen: opaque bytes have no "
-                                   "gradient");
-        }
+constexpr void require_frozen_bytes(std::string_view path, const PrecisionValues& types,
+                                    std::span<const PlacedParameter> parameters, SourceLocation where) {
+    if (!types.opaque) { return; }
+    for (const PlacedParameter& p : parameters) {
+        if (p.frozen) { continue; }
+        throw_invalid_argument(where, "'", path, "' parameter '", p.name,
+                               "': elements of std::byte that are trained, expected Frozen: opaque bytes have no "
+                               "gradient");
     }
 }
 
@@ -288,15 +282,15 @@ constexpr planner::GroupDescription describe_group(std::string_view path, const 
                                                    const AxisGrid& mesh,
                                                    const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options,
                                                    SourceLocation where = SourceLocation::current()) {
-    detail::check_rounding<Precision>(path, options.master, options.stochastic_rounding, where);
+    constexpr const auto& types = detail::precision_values<Precision>;
+    detail::check_rounding(path, types, options.master, options.stochastic_rounding, where);
     tensors.check(path, where);
     auto parameters = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
-    detail::require_frozen_bytes<Precision>(path, parameters, where);
+    detail::require_frozen_bytes(path, types, parameters, where);
     return detail::describe_on_mesh(
                path, parameters, mesh, 0, 0,
-               {rules::policy_values(options.policy, mesh.extent(Dp::name), where),
-                detail::element_sizes<Precision>(options.master), layout::alignment_for(Precision::narrowest),
-                options.packing, options.gradient_release, options.offload},
+               {rules::policy_values(options.policy, mesh.extent(Dp::name), where), types.sizes_with(options.master),
+                layout::alignment_for(types.narrowest), options.packing, options.gradient_release, options.offload},
                where)
         .group;
 }

@@ -28,21 +28,19 @@
 
 namespace shardkit::detail {
 
-/// The steps of a MatrixRule's groups of one precision that update elements of type `Updated`. They are the acts on
+/// The steps of a MatrixRule's groups that update elements of these types. They are the acts on
 /// batches of machine/batch_steps.hpp, in their order or in that of a schedule that leads.
 /// Memory:  up to three slots of pieces and of whole matrices, the largest matrix of the rank once more, and what the
 /// rule
 ///          works in
-template <class Rule, class Engine, class Precision, class Updated>
+template <class Rule, class Engine, class Types>
 class MatrixLaunches {
     using Kernels = typename Engine::Kernels;
     using Stream = typename Engine::Stream;
     using Event = typename Stream::Event;
-    using A = Arithmetic<typename Precision::Master>;
-    using Group = GroupOptimizer<Rule, Engine, A>;
-    using State = GroupState<Engine, Precision>;
-    using Listed = ListedGroup<Rule, Engine, Precision, Updated>;
-    using Table = UpdateTable<Rule, Engine, A>;
+    using A = typename Types::A;
+    using Updated = typename Types::Master;
+    using Listed = ListedGroup<Rule, Engine, Types>;
     using Update = typename Rule::template Update<A>;
     using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
     using Begin = BeginApply<Update, Apply>;
@@ -53,11 +51,11 @@ class MatrixLaunches {
                   "MatrixRule: states in bf16 or in blocks of 8 bits are those of rules of elements alone");
 
   public:
+    using Table = UpdateTable<Rule, Engine, A>;
+
     void set_up(const MatrixSetup<Engine>& setup) { setup_ = setup; }
     void start() noexcept { listed_.clear(); }
-    void list(Group& group, State& state, const std::uint64_t* steps, bool taken) {
-        listed_.push_back({&group, &state, steps, taken});
-    }
+    void list(const Listed& each) { listed_.push_back(each); }
 
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
@@ -233,7 +231,7 @@ class MatrixLaunches {
         if (act != Act::direct) { stream.wait(batch.done); }
         switch (act) {
             case Act::direct:
-                listed_.front().group->with_states([&](auto n) { direct<n>(step, batch, slot); });
+                listed_.front().with_states([&](auto n) { direct<n>(step, batch, slot); });
                 break;
             case Act::to_owners:
                 exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received,
@@ -260,7 +258,7 @@ class MatrixLaunches {
             const std::size_t at = place_of(piece);
             const std::size_t numel = piece.elements.size();
             const Ranges& ranges = batch.ranges[i];
-            rules::UpdateSpans<A, A, typename Precision::Reduction, N> spans;
+            rules::UpdateSpans<A, A, typename Types::Reduction, N> spans;
             spans.master = pieces_[slot].span().subspan(piece.offset, numel);
             spans.gradient = of.gradient.subspan(at, numel);
             for (std::size_t s = 0; s < N; ++s) { spans.states[s] = of.states[s].subspan(at, numel); }
@@ -322,10 +320,10 @@ class MatrixLaunches {
             const auto of = in.template spans<0>();
             const std::size_t at = place_of(piece);
             const std::size_t numel = piece.elements.size();
-            rules::UpdateSpans<Updated, typename Precision::Gather, A, 0> spans;
+            rules::UpdateSpans<Updated, typename Types::Gather, A, 0> spans;
             spans.master = of.master.subspan(at, numel);
             if (!of.gathered.empty()) { spans.gathered = of.gathered.subspan(at, numel); }
-            spans.scales = of.scales.subspan(scale_number<typename Precision::Gather>(at));
+            spans.scales = of.scales.subspan(scale_number<typename Types::Gather>(at));
             if (!of.rest.empty()) { spans.rest = of.rest.subspan(at, numel); }
             spans.gradient = std::span<const A>(pieces_[slot].span().subspan(piece.offset, numel));
             spans.draws = of.draws;

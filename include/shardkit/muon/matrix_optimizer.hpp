@@ -21,9 +21,9 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-template <rules::MatrixRule Rule, class Engine, class Precision, class Updated>
-struct LaunchesOf<Rule, Engine, Precision, Updated> {
-    using type = MatrixLaunches<Rule, Engine, Precision, Updated>;
+template <rules::MatrixRule Rule, class Engine, class Types>
+struct LaunchesOf<Rule, Engine, Types> {
+    using type = MatrixLaunches<Rule, Engine, Types>;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
@@ -69,11 +69,7 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
 
     /// The bytes of this rank's buffers for whole matrices: those that they travel through, those that the rule works
     /// in and what it keeps of matrices that the rank owns. They come on top of a planner::MemoryPlan.
-    std::size_t bytes_of_exchange() {
-        std::size_t bytes = 0;
-        this->for_each_batches([&](auto& batches) { bytes += batches.exchange_bytes(batches); });
-        return bytes;
-    }
+    std::size_t bytes_of_exchange() { return this->bytes_beside_states(); }
 
   private:
     static std::vector<ParamGroup> with_rest(const Model<Engine, Precision>& model, const Matrices& matrices,

@@ -15,6 +15,7 @@
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/option_range.hpp>
@@ -79,33 +80,56 @@ std::vector<std::pair<std::string, std::string>> statements_of(const typename Ru
     }
 }
 
+class RuleFunctions;
+
 /// How far the updates of a rule are, without its type.
 struct AnyProgress {
     static constexpr std::size_t most_products = 4;
-    struct Product {
-        std::string_view name;
-        double value;
-    };
 
+    const RuleFunctions* rule = nullptr;
+    ElementType arithmetic = ElementType::fp32;  ///< of the updates
     std::uint64_t steps = 0;
-    std::size_t count = 0;  ///< of products
-    Product products[most_products]{};
+    double products[most_products]{};
+};
+
+/// One step's update, as bytes.
+struct AnyRuleUpdate {
+    static constexpr std::size_t most_bytes = 128;
+    static constexpr std::size_t most_states = 4;
+
+    alignas(16) std::byte bytes[most_bytes]{};
+};
+
+/// The update of a group's elements with a rule that is a value, to be run in a stream's order: rules::UpdateSpans
+/// whose element types are values.
+struct AnyUpdateWork {
+    const RuleFunctions* rule;
+    std::span<const rules::UpdateRange> ranges;
+    const AnyRuleUpdate* updates;
+    const std::uint32_t* skip;
+    std::size_t count;    ///< of elements
+    ElementType updated;  ///< the type of `master`
+    ElementType gathers;  ///< of `gathered`
+    ElementType gradients;
+    CodeSizes codes;  ///< where `gathered` are codes
+    bool rounds;      ///< masters stochastically
+    void* master;
+    void* gathered;  ///< null where the master itself is that
+    const void* gradient;
+    std::uint16_t* rest;  ///< null where that is all there is
+    float* scales;
+    std::uint64_t seed;
+    std::uint64_t state_seed;
+    const std::uint64_t* steps;
+    const AnyStateSpan* states;
+    std::size_t state_count;
+
+    void operator()() const;
 };
 
 /// The functions of a rule, to whom knows no more of it.
 class RuleFunctions {
   public:
-    static constexpr std::size_t most_states = 4;
-    static constexpr std::size_t most_update_bytes = 128;
-
-    /// Tells a loop from the rule's others.
-    template <class Master, class Gather, class Gradient>
-    static constexpr std::uint32_t loop_key(std::size_t states) noexcept {
-        const auto number = [](ElementType type) { return static_cast<std::uint32_t>(type); };
-        return static_cast<std::uint32_t>(states) << 24U | number(element_type_of<Master>) << 16U |
-               number(element_type_of<Gather>) << 8U | number(element_type_of<Gradient>);
-    }
-
     virtual std::string name(const AnyOptions& options) const = 0;
     virtual StateKind states() const = 0;
     virtual std::string_view state_name(std::size_t state) const = 0;
@@ -115,48 +139,32 @@ class RuleFunctions {
     virtual void validate(const AnyOptions& options, ElementType arithmetic, SourceLocation where) const = 0;
     virtual AnyOptions options_of(const ParamGroup& group, const AnyOptions& options, SourceLocation where) const = 0;
     virtual std::vector<std::pair<std::string, std::string>> statements(const AnyOptions& options) const = 0;
-    virtual AnyProgress beginning() const = 0;
+    virtual AnyProgress beginning(ElementType arithmetic) const = 0;
+    /// What there is of a progress: its steps, and the products.
+    virtual List<GroupProgress::Number> numbers() const = 0;
     /// Counts a step, in which the learning rate is `rate`, and makes its update with that rate times `rate_scale`.
-    /// Returns how many states it takes.
-    virtual std::size_t begin(ElementType arithmetic, AnyProgress& progress, const AnyOptions& options, double rate,
-                              double rate_scale, double scale, void* update) const = 0;
-    /// Runs the loop of a key over a range of rules::UpdateSpans with AnyStates. Returns whether there is one.
-    virtual bool run(std::uint32_t loop, const rules::UpdateRange& range, const void* update,
-                     const void* spans) const = 0;
+    virtual void begin(AnyProgress& progress, const AnyOptions& options, double rate, double rate_scale, double scale,
+                       void* update) const = 0;
+    /// Makes an update. Returns false where the rule has no loop for its element types.
+    virtual bool run(const AnyUpdateWork& work) const = 0;
 
   protected:
     ~RuleFunctions() = default;
 };
 
-/// One step's update.
-template <class A>
-struct AnyRuleUpdate {
-    const RuleFunctions* rule = nullptr;
-    std::size_t states = 0;
-    alignas(16) std::byte bytes[RuleFunctions::most_update_bytes]{};
-
-    /// Says to rules::UpdateOf that there may be any number of states.
-    template <class V, class... States>
-    constexpr void operator()(V& /*parameter*/, States&&... /*states*/) const {}
-
-    template <class Spans>
-    void run(const rules::UpdateRange& range, const Spans& spans) const {
-        const std::uint32_t loop =
-            RuleFunctions::loop_key<typename Spans::Master, typename Spans::Gather, typename Spans::Gradient>(states);
-        if (!rule->run(loop, range, bytes, &spans)) {
-            throw std::logic_error("a rule has no loop for the element types of a group of its optimizer's model");
-        }
+inline void AnyUpdateWork::operator()() const {
+    if (!rule->run(*this)) {
+        throw std::logic_error("a rule has no loop for the element types of a group of its optimizer's model");
     }
-};
+}
 
 /// An OptimizerRule that asks its options which one it is.
 struct AnyRule {
     using Options = AnyOptions;
     using Progress = AnyProgress;
-    using StateStorage = AnyStates;
-    template <class A>
-    using Update = AnyRuleUpdate<A>;
-    static constexpr std::array<std::string_view, RuleFunctions::most_states> state_names{"0", "1", "2", "3"};
+    template <class>
+    using Update = AnyRuleUpdate;
+    static constexpr std::array<std::string_view, AnyRuleUpdate::most_states> state_names{"0", "1", "2", "3"};
 
     static std::string name_of(const Options& options) { return options.rule->name(options); }
     static std::string_view state_name(const Options& options, std::size_t s) { return options.rule->state_name(s); }
@@ -167,15 +175,19 @@ struct AnyRule {
         options.rule->validate(options, arithmetic, where);
     }
     static auto statements(const Options& options) { return options.rule->statements(options); }
-    static Progress beginning(const Options& options) { return options.rule->beginning(); }
-    static void for_each_product(auto& progress, const auto& f) {
-        for (std::size_t i = 0; i < progress.count; ++i) { f(progress.products[i].name, progress.products[i].value); }
+    static Progress beginning(const Options& options, ElementType arithmetic) {
+        return options.rule->beginning(arithmetic);
     }
-    template <class Chosen, class A>
-    static void begin(Progress& progress, const Chosen& given, const Chosen& own, double scale, Update<A>& update) {
-        update.rule = given.options.rule;
-        update.states = update.rule->begin(element_type_of<A>, progress, given.options, own.options.learning_rate,
-                                           given.learning_rate_scale, scale, update.bytes);
+    static void for_each_product(auto& progress, const auto& f) {
+        if (progress.rule == nullptr) { return; }
+        const List<GroupProgress::Number> numbers = progress.rule->numbers();
+        for (std::size_t i = 1; i < numbers.size(); ++i) { f(numbers[i].name, progress.products[i - 1]); }
+    }
+    template <class Chosen>
+    static void begin(Progress& progress, const Chosen& given, const Chosen& own, double scale,
+                      AnyRuleUpdate& update) {
+        const double rate = own.options.learning_rate;
+        given.options.rule->begin(progress, given.options, rate, given.learning_rate_scale, scale, update.bytes);
     }
 };
 inline AnyOptions options_of(const ParamGroup& group, const AnyOptions& options, SourceLocation where) {
@@ -186,8 +198,8 @@ inline AnyOptions options_of(const ParamGroup& group, const AnyOptions& options,
 template <class Rule>
 constexpr bool fits_any_rule() noexcept {
     using Update = typename Rule::template Update<double>;
-    return AnyOptions::fits<typename Rule::Options> && sizeof(Update) <= RuleFunctions::most_update_bytes &&
-           alignof(Update) <= 16 && Rule::state_names.size() <= RuleFunctions::most_states &&
+    return AnyOptions::fits<typename Rule::Options> && sizeof(Update) <= AnyRuleUpdate::most_bytes &&
+           alignof(Update) <= 16 && Rule::state_names.size() <= AnyRuleUpdate::most_states &&
            sizeof(typename Rule::Progress) <= 8 * (1 + AnyProgress::most_products);
 }
 
@@ -210,12 +222,7 @@ class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
     std::size_t state_count(const AnyOptions& options) const override {
         return Rule::state_count(options.as<Options>());
     }
-    bool takes(std::size_t states) const override {
-        return [states]<std::size_t... N>(std::index_sequence<N...>) {
-            return ((states == N && rules::UpdateOf<Update<float>, float, N>) || ...);
-        }
-        (Counts{});
-    }
+    bool takes(std::size_t states) const override { return takes_states<Rule>(Options{}, states); }
     void validate(const AnyOptions& options, ElementType arithmetic, SourceLocation where) const override {
         validate_options<Rule>(options.as<Options>(), arithmetic, where);
     }
@@ -226,72 +233,95 @@ class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
         return statements_of<Rule>(options.as<Options>());
     }
 
-    AnyProgress beginning() const override {
+    AnyProgress beginning(ElementType arithmetic) const override {
         const Progress none{};
-        AnyProgress any{none.steps};
-        for_each_product<Rule>(none, [&](std::string_view name, double product) {
-            any.products[any.count++] = {name, product};
-        });
+        AnyProgress any{this, arithmetic, none.steps};
+        std::size_t i = 0;
+        for_each_product<Rule>(none, [&](auto, double product) { any.products[i++] = product; });
         return any;
     }
+    List<GroupProgress::Number> numbers() const override { return progress_numbers<Rule>(Progress{}); }
     template <class A>
-    static void make(const Progress& progress, const Options& options, double scale, void* update) {
+    [[gnu::always_inline]] static void make(const Progress& progress, const Options& options, double scale,
+                                            void* update) {
         if constexpr ((std::is_same_v<Arithmetic<typename P::Master>, A> || ...)) {
             new (update) Update<A>(Rule::template update<A>(progress, options, scale));
         }
     }
-    std::size_t begin(ElementType arithmetic, AnyProgress& any, const AnyOptions& given, double rate,
-                      double rate_scale, double scale, void* update) const override {
+    void begin(AnyProgress& any, const AnyOptions& given, double rate, double rate_scale, double scale,
+               void* update) const override {
         Progress progress;
         progress.steps = static_cast<decltype(progress.steps)>(any.steps);
         std::size_t i = 0;
-        for_each_product<Rule>(progress, [&](auto, double& product) { product = any.products[i++].value; });
+        for_each_product<Rule>(progress, [&](auto, double& product) { product = any.products[i++]; });
         Options options = given.as<Options>();
         options.learning_rate = static_cast<decltype(options.learning_rate)>(rate);
         Rule::advance(progress, options);
         any.steps = progress.steps;
         i = 0;
-        for_each_product<Rule>(progress, [&](auto, double product) { any.products[i++].value = product; });
+        for_each_product<Rule>(progress, [&](auto, double product) { any.products[i++] = product; });
         options.learning_rate *= static_cast<decltype(options.learning_rate)>(rate_scale);
-        (arithmetic == ElementType::fp64 ? &make<double> : &make<float>)(progress, options, scale, update);
-        return Rule::state_count(options);
+        if (any.arithmetic == ElementType::fp64) {
+            make<double>(progress, options, scale, update);
+        } else {
+            make<float>(progress, options, scale, update);
+        }
     }
 
-    template <class Precision, class Updated, std::size_t N>
-    static bool run_if(std::uint32_t loop, const rules::UpdateRange& range, const void* update, const void* spans) {
-        using A = Arithmetic<Updated>;
-        using Gradient = typename Precision::Reduction;
-        // Codes are made behind it.
-        using Gather = std::conditional_t<Precision::gathers_codes, Updated, typename Precision::Gather>;
+    /// Makes an update if it is of these element types, with N states.
+    template <class Master, class Gather, class Gradient, std::size_t N>
+    static bool run_if(const AnyUpdateWork& work) {
+        using A = Arithmetic<Master>;
         constexpr bool stores = Storage::format == StateFormat::full || std::is_same_v<A, float>;
         if constexpr (stores && rules::UpdateOf<Update<A>, A, N>) {
-            if (loop != loop_key<Updated, Gather, Gradient>(N)) { return false; }
-            const auto& any =
-                *static_cast<const rules::UpdateSpans<Updated, Gather, Gradient, most_states, AnyStates>*>(spans);
-            rules::UpdateSpans<Updated, Gather, Gradient, N, Storage> its{
-                any.master, any.gathered, any.gradient, {}, any.draws, any.state_draws, any.rest, any.scales};
-            std::size_t number = 0;
-            for (auto& state : its.states) {
-                state = any.states[number++].template as<typename decltype(its)::StateStorage, A>();
+            if (work.state_count != N || work.updated != element_type_of<Master> ||
+                work.gathers != element_type_of<Gather> || work.gradients != element_type_of<Gradient> ||
+                work.codes != code_sizes<Gather>) {
+                return false;
             }
-            Loops::update(range, *static_cast<const Update<A>*>(update), its);
+            const std::span<Master> masters(static_cast<Master*>(work.master), work.count);
+            const auto optional = [&]<class T>(T* elements) {
+                return std::span<T>(elements, elements == nullptr ? 0 : work.count);
+            };
+            // Codes are made behind it.
+            using Gathered = std::conditional_t<is_coded<Gather>, Master, Gather>;
+            auto* const gathered = static_cast<Gather*>(work.gathered);
+            Loops::for_each_range(
+                work.ranges, *work.skip != 0, masters, gathered, work.scales, [&](const rules::UpdateRange& range) {
+                    rules::UpdateSpans<Master, Gathered, Gradient, N, Storage> spans{
+                        masters,
+                        {},
+                        {static_cast<const Gradient*>(work.gradient), work.count},
+                        {},
+                        {work.seed, work.rounds ? work.steps : nullptr},
+                        {work.state_seed, work.steps},
+                        optional(work.rest)};
+                    if constexpr (!is_coded<Gather>) { spans.gathered = optional(gathered); }
+                    std::size_t number = 0;
+                    for (auto& state : spans.states) {
+                        state =
+                            work.states[number++].template as<typename decltype(spans)::StateStorage, A>(work.count);
+                    }
+                    Loops::update(range, *reinterpret_cast<const Update<A>*>(work.updates[range.update].bytes),
+                                  spans);
+                });
             return true;
         }
         return false;
     }
-    template <class Precision, std::size_t... N>
-    static bool run_any(std::index_sequence<N...> /*counts*/, std::uint32_t loop, const rules::UpdateRange& range,
-                        const void* update, const void* spans) {
-        if ((run_if<Precision, typename Precision::Master, N>(loop, range, update, spans) || ...)) { return true; }
-        if constexpr (can_drop_master<Precision>) {
-            return (run_if<Precision, typename Precision::Gather, N>(loop, range, update, spans) || ...);
-        }
+    template <class Master, class Gather, class Gradient, std::size_t... N>
+    static bool run_with(std::index_sequence<N...> /*counts*/, const AnyUpdateWork& work) {
+        return (run_if<Master, Gather, Gradient, N>(work) || ...);
+    }
+    template <class Precision>
+    static bool run_either(const AnyUpdateWork& work) {
+        using Gather = typename Precision::Gather;
+        using Gradient = typename Precision::Reduction;
+        if (run_with<typename Precision::Master, Gather, Gradient>(Counts{}, work)) { return true; }
+        if constexpr (can_drop_master<Precision>) { return run_with<Gather, Gather, Gradient>(Counts{}, work); }
         return false;
     }
-    bool run(std::uint32_t loop, const rules::UpdateRange& range, const void* update,
-             const void* spans) const override {
-        return (run_any<P>(Counts{}, loop, range, update, spans) || ...);
-    }
+    bool run(const AnyUpdateWork& work) const override { return (run_either<P>(work) || ...); }
 };
 template <class Rule, class Loops, class List>
 inline constexpr FunctionsOf<Rule, Loops, List> functions_of{};

@@ -41,15 +41,11 @@ namespace shardkit::detail {
 
 /// What an optimizer keeps for one group on one rank, and the group's update: states over the elements that this rank
 /// updates, and a table of which elements take which update of the optimizer's. Compiled once for all groups of an
-/// engine and a master type. `Rule`: an OptimizerRule.
-template <class Rule, class Engine, class ElementType>
+/// engine. `Rule`: an OptimizerRule.
+template <class Rule, class Engine>
 class GroupOptimizer {
   public:
-    using Element = ElementType;
     using Options = typename Rule::Options;
-    using Update = typename Rule::template Update<Element>;
-    using Storage = typename StorageOf<Rule>::type;
-    static constexpr std::size_t state_count = Rule::state_names.size();
 
     /// What tells a parameter's hypers from others.
     struct Choice {
@@ -71,26 +67,19 @@ class GroupOptimizer {
 
     /// Takes its place among `updates`. `progress`: how far each parameter is; null: at the beginning.
     void choose(Context<Engine>& context, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
-                const GroupProgress* progress, UpdateTable<Rule, Engine, Element>& updates);
+                const GroupProgress* progress, ProgressTable<Rule, Engine>& updates);
     /// Whether it updates a parameter, which is neither frozen nor another optimizer's.
     bool updates(std::size_t parameter) const noexcept { return updated_[parameter] != 0; }
     const List<char>& updated() const noexcept { return updated_; }
 
     std::size_t states_used() const noexcept { return states_used_; }
     std::string_view state_name(std::size_t s) const noexcept { return states_[s].name(); }
-    /// f(std::integral_constant) of the number of states that the rule has with its options; compiled for N states
-    /// and more. Not called where the rule's update takes no such number.
-    template <std::size_t N = 0, class F>
-    void with_states(const F& f) const {
-        if constexpr (std::is_same_v<Storage, AnyStates>) {
-            f(std::integral_constant<std::size_t, state_count>{});  // of which some may be empty
-        } else {
-            if constexpr (rules::UpdateOf<Update, Element, N>) {
-                if (states_used_ == N) { return f(std::integral_constant<std::size_t, N>{}); }
-            }
-            if constexpr (N < state_count) { with_states<N + 1>(f); }
-        }
-    }
+    /// Its progress before the first step.
+    const typename Rule::Progress& beginning() const noexcept { return beginning_; }
+    /// The states of the elements that this rank updates.
+    const AnyStateSpan* state_spans() const noexcept { return state_spans_.data(); }
+    /// What draws of the states' rounding depend on.
+    std::uint64_t state_seed() const noexcept { return state_seed_; }
     /// The number of a parameter's update in the UpdateTable.
     /// @pre updates(parameter)
     std::uint32_t update_of(std::size_t parameter) const noexcept {
@@ -107,43 +96,11 @@ class GroupOptimizer {
     const List<OffloadPiece>& pieces() const noexcept { return offloaded_.pieces; }
     OffloadedGroup& offloaded() noexcept { return offloaded_; }
 
-    /// What a step of `state`, this group's, reads and writes with the rule's first N states. `Updated` is the
-    /// master's type, or the gathered one where the group keeps no master. `steps`: which step it is, in the engine's
-    /// memory.
-    template <std::size_t N, FloatingElement Updated, class Precision>
-    auto spans(GroupState<Engine, Precision>& state, const std::uint64_t* steps) const {
-        auto spans = spans_at_rest<N, Updated>(state, steps);
-        spans.gradient = gradient(state);
-        return spans;
-    }
-    /// The gradient of these elements.
-    template <class Precision>
-    static auto gradient(GroupState<Engine, Precision>& state) {
-        const IndexRange updated = state.geometry().updated;
-        const std::size_t origin = updated.begin - state.gradients().reduced_range().begin;
-        const std::span<const typename Precision::Reduction> reduced = state.gradients().reduced();
-        return reduced.subspan(origin, updated.size());
-    }
-    /// The same without the gradient, which may lie in a leased buffer.
-    template <std::size_t N, FloatingElement Updated, class Precision>
-    auto spans_at_rest(GroupState<Engine, Precision>& state, const std::uint64_t* steps) const {
-        rules::UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N, Storage> spans;
-        if constexpr (std::is_same_v<Updated, typename Precision::Gather>) {
-            spans.master = state.parameters().gather_source();
-            spans.rest = state.parameters().rest();
-        } else {
-            spans.master = state.parameters().master();
-            spans.gathered = state.parameters().gather_source();
-            spans.scales = state.parameters().updated_scales();
-        }
-        if constexpr (N > 0) {
-            for (std::size_t s = 0; s < N && s < states_.size(); ++s) {
-                spans.states[s] = states_[s].span().template as<Storage, Element>();
-            }
-        }
-        if (const auto& rounding = state.geometry().stochastic_rounding) { spans.draws = {rounding->seed, steps}; }
-        spans.state_draws = {state_seed_, steps};
-        return spans;
+    /// The gradient of the elements that this rank updates of its group, which may lie in a leased buffer.
+    static StoredElements gradient(Group<Engine>& group) {
+        const IndexRange updated = group.geometry().updated;
+        return group.gradients().reduced().subspan(updated.begin - group.gradients().reduced_range().begin,
+                                                   updated.size());
     }
 
     /// Appends what this rank holds of every state.
@@ -161,7 +118,7 @@ class GroupOptimizer {
     /// Its place in the UpdateTable; none where it updates no parameter.
     std::optional<std::size_t> number() const noexcept { return number_; }
     /// How far its updates in `table` are.
-    GroupProgress progress(const UpdateTable<Rule, Engine, Element>& table) const;
+    GroupProgress progress(const ProgressTable<Rule, Engine>& table) const;
     /// Whether parameters that share a choice are as far as each other in `progress`, so that it can be set.
     bool takes(const GroupProgress& progress) const { return !numbers_of_choices(progress).empty(); }
     /// Whether no block of 8 bits would have elements of two different numbers of steps.
@@ -171,7 +128,7 @@ class GroupOptimizer {
                });
     }
     /// Sets what it takes.
-    void set_progress(const GroupProgress& progress, UpdateTable<Rule, Engine, Element>& table) const;
+    void set_progress(const GroupProgress& progress, ProgressTable<Rule, Engine>& table) const;
 
   private:
     /// How far each choice is where those that share one are as far as each other; empty where they are not.
@@ -209,6 +166,7 @@ class GroupOptimizer {
 
     // Buffers first: the table ends before them, and waits for the kernels that use both.
     List<StateMemory<Engine>> states_;
+    List<AnyStateSpan> state_spans_;
     StateKind kind_;
     typename Rule::Progress beginning_{};
     std::size_t states_used_ = 0;
@@ -224,11 +182,10 @@ class GroupOptimizer {
     MemoryReader* reader_ = nullptr;
 };
 
-template <class Rule, class Engine, class ElementType>
-GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& context, const GroupGeometry& group,
-                                                          const Options& options,
-                                                          std::span<const ParamGroup> param_groups,
-                                                          SourceLocation where)
+template <class Rule, class Engine>
+GroupOptimizer<Rule, Engine>::GroupOptimizer(Context<Engine>& context, const GroupGeometry& group,
+                                             const Options& options, std::span<const ParamGroup> param_groups,
+                                             SourceLocation where)
     : kind_(state_kind<Rule>(options)) {
     bool any = false;
     for (const PlacedParameter& p : group.parameters) {
@@ -238,15 +195,11 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
         any = any || is;
     }
     if (!any) { return; }
-    if constexpr (requires { Rule::beginning(options); }) { beginning_ = Rule::beginning(options); }
-    states_used_ = Rule::state_count(options);
-    bool takes = false;
-    if constexpr (requires { Rule::takes(options, states_used_); }) {
-        takes = Rule::takes(options, states_used_);
-    } else {
-        with_states([&](auto /*n*/) { takes = true; });
+    if constexpr (requires { Rule::beginning(options, group.arithmetic()); }) {
+        beginning_ = Rule::beginning(options, group.arithmetic());
     }
-    if (!takes) {
+    states_used_ = Rule::state_count(options);
+    if (!takes_states<Rule>(options, states_used_)) {
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                       ", a number of states that Rule::Update does not take"));
     }
@@ -256,11 +209,12 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
         if constexpr (requires { Rule::state_name(options, s); }) {
-            states_.emplace_back(context, kind_, element_type_of<Element>, group, Rule::state_name(options, s));
+            states_.emplace_back(context, kind_, group.arithmetic(), group, Rule::state_name(options, s));
         } else {
-            states_.emplace_back(context, kind_, element_type_of<Element>, group, Rule::state_names[s]);
+            states_.emplace_back(context, kind_, group.arithmetic(), group, Rule::state_names[s]);
         }
     }
+    for (const auto& state : states_) { state_spans_.push_back(state.span()); }
     if constexpr (engine::Offloads<typename Engine::Communicator>) {
         if (!group.offloads()) { return; }
         if constexpr (!updates_alone<Rule>) {
@@ -274,11 +228,10 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     }
 }
 
-template <class Rule, class Engine, class ElementType>
-void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context, const GroupGeometry& group,
-                                                       std::span<const ParamGroup> param_groups,
-                                                       const GroupProgress* progress,
-                                                       UpdateTable<Rule, Engine, Element>& updates) {
+template <class Rule, class Engine>
+void GroupOptimizer<Rule, Engine>::choose(Context<Engine>& context, const GroupGeometry& group,
+                                          std::span<const ParamGroup> param_groups, const GroupProgress* progress,
+                                          ProgressTable<Rule, Engine>& updates) {
     if (!has(updated_, 1)) { return; }
     const std::vector<std::uint64_t> beginning = numbers_of<Rule>(beginning_);
     choices_ = {{0, progress != nullptr ? progress->own : beginning}};
@@ -341,9 +294,8 @@ void GroupOptimizer<Rule, Engine, ElementType>::choose(Context<Engine>& context,
     ranges_ = {context, ranges.data(), ranges.size()};
 }
 
-template <class Rule, class Engine, class ElementType>
-GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
-    const UpdateTable<Rule, Engine, Element>& table) const {
+template <class Rule, class Engine>
+GroupProgress GroupOptimizer<Rule, Engine>::progress(const ProgressTable<Rule, Engine>& table) const {
     GroupProgress progress;
     progress.numbers = progress_numbers<Rule>(beginning_);
     List<std::vector<std::uint64_t>> of;
@@ -359,8 +311,8 @@ GroupProgress GroupOptimizer<Rule, Engine, ElementType>::progress(
     return progress;
 }
 
-template <class Rule, class Engine, class ElementType>
-auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupProgress& progress) const
+template <class Rule, class Engine>
+auto GroupOptimizer<Rule, Engine>::numbers_of_choices(const GroupProgress& progress) const
     -> List<std::vector<std::uint64_t>> {
     List<std::vector<std::uint64_t>> of(choices_.size());
     const auto agrees = [&](std::size_t choice, const std::uint64_t* numbers) {
@@ -383,9 +335,9 @@ auto GroupOptimizer<Rule, Engine, ElementType>::numbers_of_choices(const GroupPr
     return of;
 }
 
-template <class Rule, class Engine, class ElementType>
-void GroupOptimizer<Rule, Engine, ElementType>::set_progress(const GroupProgress& progress,
-                                                             UpdateTable<Rule, Engine, Element>& table) const {
+template <class Rule, class Engine>
+void GroupOptimizer<Rule, Engine>::set_progress(const GroupProgress& progress,
+                                                ProgressTable<Rule, Engine>& table) const {
     const auto numbers = numbers_of_choices(progress);
     for (std::size_t c = 0; c < numbers.size(); ++c) {
         table.set_progress(*number_, c, progress_of<Rule>(beginning_, numbers[c]));

@@ -109,7 +109,7 @@ class HostUpdates {
                 const auto part = [&](auto from, auto to) {
                     copy(std::as_bytes(from.subspan(elements.begin, elements.size())), std::as_writable_bytes(to));
                 };
-                part(each.group->gradient(state), here.gradient);
+                part(each.gradient(), here.gradient);
                 part(gathered(state), here.gathered);  // of which some may stay as it is
             });
         };
@@ -147,7 +147,7 @@ void make_host_calls(std::span<const Listed> groups, Context<Engine>& context, c
     if constexpr (engine::Offloads<typename Engine::Communicator>) {
         for (const Listed& each : groups) {
             if (each.group->offloaded().host_ranges.empty()) { continue; }
-            each.group->with_states(
+            each.with_states(
                 [&](auto n) { HostUpdates<Engine, Listed>::template make_calls<n>(context, each, table); });
         }
     }
@@ -158,7 +158,7 @@ void run_in_way(std::span<const Listed> groups, Context<Engine>& context, const 
     const OffloadPlaces<Listed> places(groups, Way::way);
     if (places.ends(places.first())) { return; }
     Way way(context, groups);
-    groups.front().group->with_states([&](auto n) { way.template run<n>(table, skip); });
+    groups.front().with_states([&](auto n) { way.template run<n>(table, skip); });
 }
 /// Makes one step of those of the listed groups that are offloaded.
 template <class Engine, class Listed, class Table>

@@ -3,30 +3,79 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <type_traits>
 
+#include <shardkit/core/element.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>
-#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/group.hpp>
 
 namespace shardkit::detail {
 
-/// A group that is trained, in a step of its optimizer that updates elements of type `Updated`.
-template <class Rule, class Engine, class Precision, class Updated>
+/// The element types of an update: of what it updates, of what is gathered, and of the reduced gradient.
+template <class MasterType, class GatherType, class ReductionType>
+struct UpdateTypes {
+    using Master = MasterType;
+    using Gather = GatherType;
+    using Reduction = ReductionType;
+    using A = Arithmetic<Master>;
+};
+
+/// A group that is trained, in a step of its optimizer that updates elements of these types.
+template <class Rule, class Engine, class Types>
 struct ListedGroup {
-    GroupOptimizer<Rule, Engine, Arithmetic<typename Precision::Master>>* group;
-    GroupState<Engine, Precision>* state;
+    using A = typename Types::A;
+    using Storage = typename StorageOf<Rule>::type;
+
+    GroupOptimizer<Rule, Engine>* group;
+    Group<Engine>* state;
     const std::uint64_t* steps;  ///< which step it is, in the engine's memory
     bool taken;                  ///< whether the group takes part in the step
 
+    std::span<const typename Types::Reduction> gradient() const { return group->gradient(*state); }
     /// What the step reads and writes with the rule's first N states.
     template <std::size_t N>
     auto spans() const {
-        return group->template spans<N, Updated>(*state, steps);
+        auto spans = spans_at_rest<N>(steps);
+        spans.gradient = gradient();
+        return spans;
     }
-    /// The same without the gradient. `steps`: which step it is, in memory of the host or the engine's.
+    /// The same without the gradient, which may lie in a leased buffer. `its_steps`: which step it is, in memory of
+    /// the host or the engine's.
     template <std::size_t N>
     auto spans_at_rest(const std::uint64_t* its_steps) const {
-        return group->template spans_at_rest<N, Updated>(*state, its_steps);
+        using Gather = typename Types::Gather;
+        rules::UpdateSpans<typename Types::Master, Gather, typename Types::Reduction, N, Storage> spans;
+        auto& parameters = state->parameters();
+        if constexpr (std::is_same_v<typename Types::Master, Gather>) {
+            spans.master = parameters.gather_source();
+            spans.rest = parameters.rest();
+        } else {
+            spans.master = parameters.master();
+            spans.gathered = parameters.gather_source();
+            spans.scales = parameters.updated_scales();
+        }
+        if constexpr (N > 0) {
+            for (std::size_t s = 0; s < N; ++s) {
+                spans.states[s] = group->state_spans()[s].template as<Storage, A>(spans.master.size());
+            }
+        }
+        if (const auto& rounding = state->geometry().stochastic_rounding) {
+            spans.draws = {rounding->seed, its_steps};
+        }
+        spans.state_draws = {group->state_seed(), its_steps};
+        return spans;
+    }
+    /// f(std::integral_constant) of the number of states that the rule has with its options; compiled for N states
+    /// and more. Not called where the rule's update takes no such number.
+    template <std::size_t N = 0, class F>
+    void with_states(const F& f) const {
+        if constexpr (rules::UpdateOf<typename Rule::template Update<A>, A, N>) {
+            if (group->states_used() == N) { return f(std::integral_constant<std::size_t, N>{}); }
+        }
+        if constexpr (N < Rule::state_names.size()) { with_states<N + 1>(f); }
     }
 };
 

@@ -3,11 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,10 +34,24 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
+/// The narrowest arithmetic in which groups are updated.
+template <class Engine>
+ElementType narrowest_arithmetic(const Groups<Engine>& model, SourceLocation where) {
+    ElementType narrowest = ElementType::fp64;
+    for (const Group<Engine>& group : Access::each(model, where)) {
+        if (group.geometry().arithmetic() == ElementType::fp32) { narrowest = ElementType::fp32; }
+    }
+    return narrowest;
+}
+
+/// What an optimizer has of its groups, by their element types where its launches need to know them.
+template <class Rule, class Engine>
+using BatchesOf = std::vector<std::unique_ptr<OptimizerGroups<Rule, Engine>>>;
+
 /// What all rules' optimizers share: states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups and each step's updates. `Rule`: an AnyRule where it can be, so that it is compiled
-/// once for an engine and its precisions.
-template <class Rule, class EngineType, class PrecisionType>
+/// once for an engine.
+template <class Rule, class EngineType>
 class OptimizerFrame : public Optimizer<EngineType> {
   public:
     using Options = typename Rule::Options;
@@ -45,17 +60,10 @@ class OptimizerFrame : public Optimizer<EngineType> {
     /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
     /// or
     ///         two groups with one path
-    OptimizerFrame(const Model<Engine, PrecisionType>& model, const Options& options,
-                   std::vector<ParamGroup> param_groups, SourceLocation where, const MatrixSetup<Engine>& setup = {});
+    /// @param batches  what is to have the model's groups
+    OptimizerFrame(const Groups<Engine>& model, const Options& options, std::vector<ParamGroup> param_groups,
+                   SourceLocation where, BatchesOf<Rule, Engine> batches);
 
-  protected:
-    /// f(batches) for the groups of each precision.
-    template <class F>
-    [[gnu::always_inline]] void for_each_batches(const F& f) {
-        for_each_of(batches_, f);
-    }
-
-  public:
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
     /// The learning rate that was given last, which set_learning_rate_factor multiplies.
@@ -87,40 +95,43 @@ class OptimizerFrame : public Optimizer<EngineType> {
         numbers_.set_param_groups(std::move(param_groups), std::move(choices), where);
     }
 
-  private:
-    template <class P>
-    using BatchesOf = OptimizerGroups<Rule, Engine, P>;
-    template <class... P>
-    static std::tuple<BatchesOf<P>...> batches_of(Precisions<P...> precisions);
-    using AllBatches = decltype(batches_of(PrecisionsOf<PrecisionType>{}));
-
-    template <class P>
-    BatchesOf<P>& batches_of(const GroupState<Engine, P>& /*state*/) noexcept {
-        return std::get<BatchesOf<P>>(batches_);
+  protected:
+    /// The bytes of this rank's buffers beside states.
+    std::size_t bytes_beside_states() const {
+        std::size_t bytes = 0;
+        for (const auto& batches : batches_) { bytes += batches->bytes(); }
+        return bytes;
     }
-    /// f(group state, its GroupOptimizer, the table with its progress) for every group, in order.
+
+  private:
+    OptimizerGroups<Rule, Engine>& batches_of(const Group<Engine>& group) const {
+        for (const auto& batches : batches_) {
+            if (batches->takes(group.elements())) [[likely]] { return *batches; }
+        }
+        throw std::logic_error(
+            concat("optimizer: '", group.path(), "' has element types that its model does not name"));
+    }
+    /// f(group, its GroupOptimizer, the table with its progress) for every group, in order.
     template <class F>
     [[gnu::always_inline]] void for_each_group(const F& f, SourceLocation where) {
         this->require_here(where);
-        for_each_batches([](auto& batches) { batches.start(); });
-        model_.for_each_state(
-            [&](auto& state) {
-                auto& batches = batches_of(state);
-                f(state, batches.next(), batches.table());
-            },
-            where);
+        for (const auto& batches : batches_) { batches->start(); }
+        for (Group<Engine>& group : Access::each(this->model(), where)) {
+            auto& batches = batches_of(group);
+            f(group, batches.next(), batches.table());
+        }
     }
     void list(SourceLocation where) {
-        for_each_batches([](auto& batches) { batches.start(); });
-        model_.for_each_state([&](auto& state) { batches_of(state).list(state); }, where);
+        for (const auto& batches : batches_) { batches->start(); }
+        for (Group<Engine>& group : Access::each(this->model(), where)) { batches_of(group).list(group); }
     }
 
     /// Once all groups have chosen their hyper-parameters.
     void make_tables(SourceLocation where) {
         auto& context = numbers_.context();
-        for_each_batches([&](auto& batches) { batches.table().upload(context); });
+        for (const auto& batches : batches_) { batches->upload(context); }
         list(where);
-        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip, where); });
+        for (const auto& batches : batches_) { batches->prepare(context, &numbers_.scalars()->skip, where); }
     }
 
     void change_rates(double to, double from, Change change, SourceLocation where) override {
@@ -135,10 +146,10 @@ class OptimizerFrame : public Optimizer<EngineType> {
         const StatementHash stated =
             numbers_.begin_step(Access::stated(reduced), Access::loss_scale(reduced), coefficient, share, where);
         try {
-            for_each_batches([&](auto& batches) {
-                batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(),
-                            where);
-            });
+            for (const auto& batches : batches_) {
+                batches->run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(),
+                             where);
+            }
             numbers_.run_first();
         } catch (...) {  // some groups are updated, and one perhaps in part
             for (Group<Engine>& group : Access::each(this->model(), where)) {
@@ -163,23 +174,17 @@ class OptimizerFrame : public Optimizer<EngineType> {
         return stated;
     }
     void run_alone(Group<Engine>& group) override {
-        if constexpr (updates_alone<Rule>) {
-            model_.with_state(group, [this](auto& state) {
-                batches_of(state).run_alone(state, numbers_.scalars(), numbers_.engine_options());
-            });
-        }
+        batches_of(group).run_alone(group, numbers_.scalars(), numbers_.engine_options());
     }
     void tear(Group<Engine>& torn, std::string_view verb, SourceLocation where) override {
-        model_.with_state(torn, [&](auto& state) {
-            const auto& group = batches_of(state).group_of(state);
-            for (std::size_t p = 0; p < group.updated().size(); ++p) {
-                if (!group.updates(p)) { continue; }
-                state.torn().begin(p, TornValues::parameters, verb, where);
-                for (std::size_t s = 0; s < group.states_used(); ++s) {
-                    state.torn().begin(p, group.state_name(s), verb, where);
-                }
+        const auto& group = batches_of(torn).group_of(torn);
+        for (std::size_t p = 0; p < group.updated().size(); ++p) {
+            if (!group.updates(p)) { continue; }
+            torn.torn().begin(p, TornValues::parameters, verb, where);
+            for (std::size_t s = 0; s < group.states_used(); ++s) {
+                torn.torn().begin(p, group.state_name(s), verb, where);
             }
-        });
+        }
     }
     const StatementsHandle& choices(std::size_t number) const noexcept override { return numbers_.choices(number); }
     List<List<char>> updated(SourceLocation where) override {
@@ -191,8 +196,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
     std::uint64_t steps_of(const Group<Engine>& wanted, SourceLocation where) const override {
         this->require_here(where);
         std::optional<std::uint64_t> steps;
-        std::apply([&](const auto&... batches) { ((steps = steps ? steps : batches.steps(wanted.identity())), ...); },
-                   batches_);
+        for (const auto& batches : batches_) { steps = steps ? steps : batches->steps(wanted.identity()); }
         if (!steps) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
         return *steps;
     }
@@ -205,7 +209,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
                 OptimizerMemory<Engine>& its =
                     all.push_back({&state, &group.reader(), name_of_rule<Rule>(options()), {}});
                 group.list(state.geometry(), its.held);
-                if constexpr (!updates_alone<Rule>) { batches_of(state).list_own_shapes(state, its.held); }
+                batches_of(state).list_own_shapes(state, its.held);
             },
             where);
         return all;
@@ -248,50 +252,42 @@ class OptimizerFrame : public Optimizer<EngineType> {
         }
         // The tables are made anew for parameters that had one choice of hyper-parameters and are not as far as each
         // other any more.
-        for_each_batches([](auto& batches) { batches.restart(); });
+        for (const auto& batches : batches_) { batches->restart(); }
         const GroupProgress* next = of_groups.data();
-        model_.for_each_state(
-            [&](auto& state) { next += batches_of(state).choose(state, numbers_.param_groups(), next) ? 1 : 0; },
-            where);
+        for (Group<Engine>& group : Access::each(this->model(), where)) {
+            next += batches_of(group).choose(group, numbers_.param_groups(), next) ? 1 : 0;
+        }
         make_tables(where);
     }
     StatementHash hyper_parameters(SourceLocation where) override { return numbers_.read_hash(where); }
     void require_not_captured(SourceLocation where) {
-        for_each_batches([&](auto& batches) {
-            if (!batches.captured()) { return; }
+        for (const auto& batches : batches_) {
+            if (!batches->captured()) { continue; }
             Group<Engine>::refuse_use(
                 where,
                 "load: parameters of one group have taken different numbers of steps, "
                 "for which the optimizer makes its tables anew, "
                 "and a graph has captured a step with the old ones: make a new optimizer before");
-        });
+        }
     }
 
-    Model<Engine, PrecisionType> model_;
     OptimizerNumbers<Rule, Engine> numbers_;
-    AllBatches batches_;
+    BatchesOf<Rule, Engine> batches_;
 };
 
-template <class Rule, class EngineType, class PrecisionType>
-OptimizerFrame<Rule, EngineType, PrecisionType>::OptimizerFrame(const Model<Engine, PrecisionType>& model,
-                                                                const Options& options,
-                                                                std::vector<ParamGroup> param_groups,
-                                                                SourceLocation where,
-                                                                const MatrixSetup<Engine>& setup)
+template <class Rule, class EngineType>
+OptimizerFrame<Rule, EngineType>::OptimizerFrame(const Groups<Engine>& model, const Options& options,
+                                                 std::vector<ParamGroup> param_groups, SourceLocation where,
+                                                 BatchesOf<Rule, Engine> batches)
     : Optimizer<Engine>(model),
-      model_(model),
-      numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where) {
+      numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where),
+      batches_(std::move(batches)) {
     require_matches(this->model(), this->param_groups(), where);
-    if constexpr (rules::MatrixRule<Rule>) {
-        for_each_batches([&](auto& batches) { batches.set_up(setup); });
-    }
     auto& context = model.context(where);
-    model.for_each_state(
-        [&](auto& state) {
-            numbers_.add_group(context, state.geometry(), where);
-            batches_of(state).add(state, options, numbers_.param_groups(), where);
-        },
-        where);
+    for (Group<Engine>& group : Access::each(model, where)) {
+        numbers_.add_group(context, group.geometry(), where);
+        batches_of(group).add(group, options, numbers_.param_groups(), where);
+    }
     numbers_.begin(context);
     make_tables(where);
     for_each_group(

@@ -15,18 +15,21 @@
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/host_updates.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/rank/launches.hpp>
-#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/held_memory.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -34,31 +37,25 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// and few enough that the next gathers begin while others are still updated.
 inline constexpr std::size_t update_batch_bytes = std::size_t{32} << 20U;
 
-/// The updates of an optimizer's groups of one precision that update elements of type `Updated`: groups below
+/// The updates of an optimizer's groups that update elements of these types: groups below
 /// update_batch_bytes are taken together in launches of about that size, in the model's order, each larger one has a
 /// launch of its own. Where the engine does not batch, every group has. The table is made when the optimizer is: a
 /// model whose groups were exchanged has another one.
-template <class Rule, class Engine, class Precision, class Updated>
+template <class Rule, class Engine, class Types>
 class UpdateLaunches {
     using Kernels = typename Engine::Kernels;
     using Stream = typename Engine::Stream;
-    using A = Arithmetic<typename Precision::Master>;
-    using Group = GroupOptimizer<Rule, Engine, A>;
-    using State = GroupState<Engine, Precision>;
-    using Table = UpdateTable<Rule, Engine, A>;
-    using Update = typename Rule::template Update<A>;
+    using Update = typename Rule::template Update<typename Types::A>;
     static constexpr std::size_t state_count = Rule::state_names.size();
-    static constexpr bool batches = BatchesUpdates<Engine, Precision>;
+    static constexpr bool batches = BatchesUpdates<Engine, Types>;
 
   public:
-    using Listed = ListedGroup<Rule, Engine, Precision, Updated>;
+    using Table = UpdateTable<Rule, Engine, typename Types::A>;
+    using Listed = ListedGroup<Rule, Engine, Types>;
 
     /// Begins to list the groups that are trained, in the model's order.
     void start() noexcept { listed_.clear(); }
-    /// `taken`: whether the group takes part in this step, which the engine knows as `steps`.
-    void list(Group& group, State& state, const std::uint64_t* steps, bool taken) {
-        listed_.push_back({&group, &state, steps, taken});
-    }
+    void list(const Listed& each) { listed_.push_back(each); }
 
     /// Makes the tables for the groups that were listed. `skip`: in the engine's memory, the same in all calls.
     void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
@@ -69,7 +66,7 @@ class UpdateLaunches {
             batches_.clear();
             plan();
             if (order_.empty()) { return; }
-            listed_.front().group->with_states([&](auto n) { make_table<n>(context, updates, skip); });
+            listed_.front().with_states([&](auto n) { make_table<n>(context, updates, skip); });
         }
     }
     /// One step of one group alone, behind its last reduction, on the compute stream.
@@ -79,7 +76,7 @@ class UpdateLaunches {
         }
         const Update* const updates = table.updates();
         each.state->gradients().wait();
-        each.group->with_states([&](auto n) { run_alone<n>(each, context.compute_stream(), updates, skip); });
+        each.with_states([&](auto n) { run_alone<n>(each, context.compute_stream(), updates, skip); });
         each.state->parameters().end_update(context.compute_stream().record(), capture_of(context.compute_stream()));
     }
     /// One step of the groups that were listed, on the compute stream.
@@ -88,7 +85,7 @@ class UpdateLaunches {
         const Update* const updates = table.updates();
         const Stream stream = context.compute_stream();
         const auto capture = capture_of(stream);
-        listed_.front().group->with_states([&](auto n) {
+        listed_.front().with_states([&](auto n) {
             if constexpr (batches) {
                 for (const Batch& batch : batches_) { run_batch<n>(batch, stream, capture, updates, skip); }
             } else {
@@ -124,7 +121,7 @@ class UpdateLaunches {
         for (std::size_t i = 0; i < listed_.size(); ++i) {
             // Updated one by one.
             if (listed_[i].state->geometry().table.releases || !listed_[i].group->pieces().empty()) { continue; }
-            const std::size_t bytes = listed_[i].state->geometry().updated.size() * sizeof(Updated);
+            const std::size_t bytes = listed_[i].state->geometry().updated.size() * sizeof(typename Types::Master);
             if (bytes >= update_batch_bytes) {
                 close(std::span(&i, 1));
                 continue;
@@ -180,9 +177,8 @@ class UpdateLaunches {
 
     template <std::size_t N>
     static auto entry_of() {
-        if constexpr (batches && rules::UpdateOf<Update, A, N>) {
-            using Spans = rules::UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N,
-                                             typename Group::Storage>;
+        if constexpr (batches && rules::UpdateOf<Update, typename Types::A, N>) {
+            using Spans = decltype(std::declval<const Listed&>().template spans<N>());
             using Ranges = std::span<const rules::UpdateRange>;
             return std::type_identity<decltype(Kernels::update_entry(
                 std::declval<Ranges>(), std::declval<const Update*>(), std::declval<const std::uint32_t*>(),
@@ -205,175 +201,187 @@ class UpdateLaunches {
 
 /// What runs the updates of a rule. Rules that do not update each group alone have theirs in
 /// muon/matrix_optimizer.hpp and factored/factored_optimizer.hpp.
-template <class Rule, class Engine, class Precision, class Updated>
+template <class Rule, class Engine, class Types>
 struct LaunchesOf {
     static_assert(
         updates_alone<Rule>,
         "RuleOptimizer of a MatrixRule or a FactoredRule: derive from MatrixOptimizer or FactoredOptimizer");
-    using type = UpdateLaunches<Rule, Engine, Precision, Updated>;
+    using type = UpdateLaunches<Rule, Engine, Types>;
 };
 
-/// What an optimizer keeps of its groups of one precision, and their updates: of those that keep its master and of
-/// those that do not. Compiled once for all models of an engine and a precision.
-template <class Rule, class Engine, class Precision>
+/// What an optimizer keeps of its groups, of one set of element types where their launches need to know them.
+/// Compiled once for all models of an engine.
+template <class Rule, class Engine>
 class OptimizerGroups {
-    using A = Arithmetic<typename Precision::Master>;
     using Options = typename Rule::Options;
 
   public:
-    using Group = GroupOptimizer<Rule, Engine, A>;
-    using Table = UpdateTable<Rule, Engine, A>;
-    using State = GroupState<Engine, Precision>;
+    using Group = GroupOptimizer<Rule, Engine>;
+    using Table = ProgressTable<Rule, Engine>;
+    using State = detail::Group<Engine>;
 
+    virtual ~OptimizerGroups() = default;
+    OptimizerGroups(OptimizerGroups&&) = delete;
+
+    /// Whether groups with these elements are among them.
+    virtual bool takes(const ElementTable<Engine>& elements) const noexcept = 0;
     /// One more group, in the model's order.
-    void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where);
+    void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where) {
+        Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups, where);
+        group.choose(state.context(), state.geometry(), param_groups, nullptr, table());
+        entry_of(numbers_, state.identity()).value = groups_.size() - 1;
+        for (std::size_t p = 0; p < group.updated().size(); ++p) {
+            if (group.updates(p)) { state.torn().end_states(p); }
+        }
+    }
     /// Begins the table anew, into which `choose` takes all groups again, in order, each as far as `progress` says.
-    void restart();
+    virtual void restart() = 0;
     /// Returns whether it updates the group.
-    bool choose(State& state, std::span<const ParamGroup> param_groups, const GroupProgress* progress);
+    bool choose(State& state, std::span<const ParamGroup> param_groups, const GroupProgress* progress) {
+        Group& group = next();
+        group.choose(state.context(), state.geometry(), param_groups, progress, table());
+        return group.number().has_value();
+    }
     /// Steps that a group of that identity has taken; none where it has no such group. Waits for the compute stream.
-    std::optional<std::uint64_t> steps(std::uint64_t identity) const;
+    std::optional<std::uint64_t> steps(std::uint64_t identity) const {
+        const std::size_t found = place_of(numbers_, identity);
+        if (found == numbers_.size() || numbers_[found].key != identity) { return std::nullopt; }
+        const auto number = groups_[numbers_[found].value].number();
+        return number ? table().steps(*number) : 0;
+    }
     /// Whether a graph has captured a step, whose work refers to the tables.
     bool captured() const noexcept { return captured_; }
-    /// Once there are all of them, which are listed; `skip`: in the engine's memory, the same in all calls.
-    void prepare(Context<Engine>& context, const std::uint32_t* skip, SourceLocation where);
+    /// Takes the engine's memory of the tables, once there are all groups.
+    virtual void upload(Context<Engine>& context) = 0;
+    /// Makes the launches of all groups, which are listed; `skip`: in the engine's memory, the same in all calls.
+    virtual void prepare(Context<Engine>& context, const std::uint32_t* skip, SourceLocation where) = 0;
     /// Begins to list the model's groups, all and in order.
-    void start() noexcept;
-    void list(State& state);
+    virtual void start() noexcept { listed_ = 0; }
+    void list(State& state) {
+        Group& group = next();
+        if (!group.number()) { return; }
+        const bool taken = !state.step().skipped();
+        table().take(*group.number(), taken);
+        list(group, state, table().engine_steps(*group.number()), taken);
+    }
     /// One step of those that take part in it, on the compute stream, behind `first` if it is still there. Collective
     /// over the world unless groups are updated by themselves.
-    void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
-             std::optional<BeginStep>& first, SourceLocation where);
-    /// What a MatrixRule's whole matrices need, before `prepare`.
-    void set_up(const auto& setup) {
-        for_each([&](auto& launches) { launches.set_up(setup); });
-    }
-    static std::size_t exchange_bytes(const auto& batches) {
-        if constexpr (can_drop_master<Precision>) { return batches.own_.bytes() + batches.stored_.bytes(); }
-        return batches.own_.bytes();
-    }
-
-    /// Appends each state of a group that has a shape of its own. A template, as only some rules have such states.
-    void list_own_shapes(const State& state, auto& held) {
-        with_launches(
-            state, [&](auto& launches) { launches.list_own_shapes(state.geometry(), state.context().rank(), held); });
-    }
-
+    virtual void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
+                     std::optional<BeginStep>& first, SourceLocation where) = 0;
     /// One step of one group alone, on the compute stream.
-    void run_alone(State& state, const StepScalars* scalars,
-                   const ChosenOptions<Options>* options) requires(updates_alone<Rule>);
+    virtual void run_alone(State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) = 0;
+    /// The bytes of this rank's buffers beside states.
+    virtual std::size_t bytes() const noexcept = 0;
+    /// Appends each state of a group that has a shape of its own.
+    virtual void list_own_shapes(const State& state, List<HeldMemory>& held) = 0;
+
     /// What it keeps of one of its groups.
     Group& group_of(const State& state) { return groups_[entry_of(numbers_, state.identity()).value]; }
-
     /// The next group in a walk over the model that `start` began.
     Group& next() noexcept { return groups_[listed_++]; }
-    Table& table() noexcept { return table_; }
-    const Table& table() const noexcept { return table_; }
+    virtual Table& table() noexcept = 0;
+    const Table& table() const noexcept { return const_cast<OptimizerGroups&>(*this).table(); }
+
+  protected:
+    OptimizerGroups() = default;
+    /// `taken`: whether the group takes part in this step, which the engine knows as `steps`.
+    virtual void list(Group& group, State& state, const std::uint64_t* steps, bool taken) = 0;
+
+    bool captured_ = false;
 
   private:
-    struct NoLaunches {};
-    template <class F>
-    void for_each(const F& f) {
+    List<Group> groups_;
+    List<Keyed<std::uint64_t, std::size_t>> numbers_;  // of them, by identity
+    std::size_t listed_ = 0;                           // of the groups
+};
+
+struct NoLaunches {};
+/// The same with launches: `Own` of groups that keep their master, `Stored` of those that do not.
+template <class Rule, class Engine, class Own, class Stored>
+class LaunchedGroups final : public OptimizerGroups<Rule, Engine> {
+    using Base = OptimizerGroups<Rule, Engine>;
+    using Options = typename Rule::Options;
+    using typename Base::Group;
+    using typename Base::State;
+
+  public:
+    /// @param elements  those of its groups; null: any
+    explicit LaunchedGroups(const ElementTable<Engine>* elements) noexcept : elements_(elements) {}
+
+    /// f(launches) for those of all groups.
+    void for_each(const auto& f) {
         f(own_);
-        if constexpr (can_drop_master<Precision>) { f(stored_); }
+        if constexpr (!std::is_empty_v<Stored>) { f(stored_); }
     }
+
+  private:
+    bool takes(const ElementTable<Engine>& elements) const noexcept override {
+        return elements_ == nullptr || elements_ == &elements;
+    }
+    void restart() override {
+        table_ = typename Own::Table{};
+        start();
+    }
+    void upload(Context<Engine>& context) override { table_.upload(context); }
+    void prepare(Context<Engine>& context, const std::uint32_t* skip, SourceLocation where) override {
+        for_each([&](auto& launches) { launches.prepare(context, table_, skip, where); });
+    }
+    void start() noexcept override {
+        Base::start();
+        for_each([](auto& launches) { launches.start(); });
+    }
+    void list(Group& group, State& state, const std::uint64_t* steps, bool taken) override {
+        with_launches(state, [&](auto& launches) { launches.list({&group, &state, steps, taken}); });
+    }
+    void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
+             std::optional<BeginStep>& first, SourceLocation where) override {
+        this->captured_ = this->captured_ || capture_of(context.compute_stream()) != 0;
+        table_.begin(context.compute_stream(), scalars, options, first);
+        for_each([&](auto& launches) { launches.run(context, table_, &scalars->skip, where); });
+    }
+    void run_alone(State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) override {
+        if constexpr (updates_alone<Rule>) {
+            Group& group = this->group_of(state);
+            if (!group.number()) { return; }
+            const auto stream = state.context().compute_stream();
+            this->captured_ = this->captured_ || capture_of(stream) != 0;
+            table_.begin_alone(*group.number(), stream, scalars, options);
+            with_launches(state, [&](auto& launches) {
+                launches.run_one({&group, &state, table_.engine_steps(*group.number()), true}, state.context(),
+                                 table_, &scalars->skip);
+            });
+        }
+    }
+    std::size_t bytes() const noexcept override {
+        std::size_t bytes = 0;
+        if constexpr (!updates_alone<Rule>) {
+            const_cast<LaunchedGroups&>(*this).for_each([&](auto& launches) { bytes += launches.bytes(); });
+        }
+        return bytes;
+    }
+    void list_own_shapes(const State& state, List<HeldMemory>& held) override {
+        if constexpr (!updates_alone<Rule>) {
+            with_launches(state, [&](auto& launches) {
+                launches.list_own_shapes(state.geometry(), state.context().rank(), held);
+            });
+        }
+    }
+    typename Base::Table& table() noexcept override { return table_; }
 
     /// f(launches) with those that a group's updates are among.
     template <class F>
     void with_launches(const State& state, const F& f) {
-        if constexpr (can_drop_master<Precision>) { return state.geometry().keeps_master() ? f(own_) : f(stored_); }
+        if constexpr (!std::is_empty_v<Stored>) {
+            if (!state.geometry().keeps_master()) { return f(stored_); }
+        }
         f(own_);
     }
 
-    List<Group> groups_;
-    List<Keyed<std::uint64_t, std::size_t>> numbers_;  // of them, by identity
-    // Their ends wait for the kernels that use what is above.
-    Table table_;
-    typename LaunchesOf<Rule, Engine, Precision, typename Precision::Master>::type own_;
-    std::conditional_t<can_drop_master<Precision>,
-                       typename LaunchesOf<Rule, Engine, Precision, typename Precision::Gather>::type, NoLaunches>
-        stored_;
-    std::size_t listed_ = 0;  // of the groups
-    bool captured_ = false;
+    const ElementTable<Engine>* elements_;
+    // Their ends wait for the kernels that use what the groups have.
+    typename Own::Table table_;
+    Own own_;
+    [[no_unique_address]] Stored stored_;
 };
-
-// Out of the class, so that `extern template` keeps them out of a file.
-
-template <class Rule, class Engine, class Precision>
-void OptimizerGroups<Rule, Engine, Precision>::add(State& state, const Options& options,
-                                                   std::span<const ParamGroup> param_groups, SourceLocation where) {
-    Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups, where);
-    group.choose(state.context(), state.geometry(), param_groups, nullptr, table_);
-    entry_of(numbers_, state.identity()).value = groups_.size() - 1;
-    for (std::size_t p = 0; p < group.updated().size(); ++p) {
-        if (group.updates(p)) { state.torn().end_states(p); }
-    }
-}
-
-template <class Rule, class Engine, class Precision>
-std::optional<std::uint64_t> OptimizerGroups<Rule, Engine, Precision>::steps(std::uint64_t identity) const {
-    const std::size_t found = place_of(numbers_, identity);
-    if (found == numbers_.size() || numbers_[found].key != identity) { return std::nullopt; }
-    const auto number = groups_[numbers_[found].value].number();
-    return number ? table_.steps(*number) : 0;
-}
-
-template <class Rule, class Engine, class Precision>
-void OptimizerGroups<Rule, Engine, Precision>::restart() {
-    table_ = Table{};
-    start();
-}
-
-template <class Rule, class Engine, class Precision>
-bool OptimizerGroups<Rule, Engine, Precision>::choose(State& state, std::span<const ParamGroup> param_groups,
-                                                      const GroupProgress* progress) {
-    Group& group = next();
-    group.choose(state.context(), state.geometry(), param_groups, progress, table_);
-    return group.number().has_value();
-}
-
-template <class Rule, class Engine, class Precision>
-void OptimizerGroups<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip,
-                                                       SourceLocation where) {
-    for_each([&](auto& launches) { launches.prepare(context, table_, skip, where); });
-}
-
-template <class Rule, class Engine, class Precision>
-void OptimizerGroups<Rule, Engine, Precision>::start() noexcept {
-    listed_ = 0;
-    for_each([](auto& launches) { launches.start(); });
-}
-
-template <class Rule, class Engine, class Precision>
-void OptimizerGroups<Rule, Engine, Precision>::list(State& state) {
-    Group& group = next();
-    if (!group.number()) { return; }
-    const bool taken = !state.step().skipped();
-    table_.take(*group.number(), taken);
-    const std::uint64_t* const steps = table_.engine_steps(*group.number());
-    with_launches(state, [&](auto& launches) { launches.list(group, state, steps, taken); });
-}
-
-template <class Rule, class Engine, class Precision>
-void OptimizerGroups<Rule, Engine, Precision>::run_alone(
-    State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) requires(updates_alone<Rule>) {
-    Group& group = group_of(state);
-    if (!group.number()) { return; }
-    captured_ = captured_ || capture_of(state.context().compute_stream()) != 0;
-    table_.begin_alone(*group.number(), state.context().compute_stream(), scalars, options);
-    with_launches(state, [&](auto& launches) {
-        launches.run_one({&group, &state, table_.engine_steps(*group.number()), true}, state.context(), table_,
-                         &scalars->skip);
-    });
-}
-
-template <class Rule, class Engine, class Precision>
-void OptimizerGroups<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
-                                                   const ChosenOptions<Options>* options,
-                                                   std::optional<BeginStep>& first, SourceLocation where) {
-    captured_ = captured_ || capture_of(context.compute_stream()) != 0;
-    table_.begin(context.compute_stream(), scalars, options, first);
-    for_each([&](auto& launches) { launches.run(context, table_, &scalars->skip, where); });
-}
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

@@ -31,19 +31,6 @@ concept StatesRanges = requires(const typename R::Options& options, SourceLocati
 
 namespace shardkit::detail {
 
-/// The narrowest arithmetic among the masters of a model's groups.
-template <class Model>
-ElementType narrowest_arithmetic(const Model& model, SourceLocation where) {
-    ElementType narrowest = ElementType::fp64;
-    model.for_each_state(
-        [&](const auto& group) {
-            using Master = typename std::remove_cvref_t<decltype(group)>::Master;
-            if (std::is_same_v<Arithmetic<Master>, float>) { narrowest = ElementType::fp32; }
-        },
-        where);
-    return narrowest;
-}
-
 /// Refuses options that are out of a rule's ranges, or are so in the arithmetic that uses them.
 /// @throws std::invalid_argument that names the option, what was given and what was expected
 template <rules::StatesRanges Rule>

@@ -4,16 +4,25 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/optim/any_launches.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/listed_group.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/optimizer_frame.hpp>
+#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/state_storage.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/rank/engine.hpp>
+#include <shardkit/sharded/element_table.hpp>
+#include <shardkit/step/precisions.hpp>
 
 namespace shardkit::rules {
 
@@ -67,25 +76,59 @@ constexpr bool progress_is_named() {
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
+/// Makes what an optimizer whose launches know element types has of the groups of a precision.
+template <class Rule, class Engine, class P>
+std::unique_ptr<OptimizerGroups<Rule, Engine>> groups_of(const MatrixSetup<Engine>& setup) {
+    using Gather = typename P::Gather;
+    using Reduction = typename P::Reduction;
+    using Own = typename LaunchesOf<Rule, Engine, UpdateTypes<typename P::Master, Gather, Reduction>>::type;
+    using Stored = typename LaunchesOf<Rule, Engine, UpdateTypes<Gather, Gather, Reduction>>::type;
+    using Made = LaunchedGroups<Rule, Engine, Own, std::conditional_t<can_drop_master<P>, Stored, NoLaunches>>;
+    auto made = std::make_unique<Made>(&element_table<Engine, P>);
+    if constexpr (rules::MatrixRule<Rule>) {
+        made->for_each([&](auto& launches) { launches.set_up(setup); });
+    }
+    return made;
+}
+/// The same of a rule that is a value, whose loops know them.
+template <class Engine>
+BatchesOf<AnyRule, Engine> any_groups() {
+    BatchesOf<AnyRule, Engine> all;
+    all.push_back(std::make_unique<LaunchedGroups<AnyRule, Engine, AnyLaunches<Engine>, NoLaunches>>(nullptr));
+    return all;
+}
+
 /// Which rule a rule's optimizer is compiled for: an AnyRule for one of elements on the host, and itself where its
-/// updates are a device's kernels, or larger than usual.
-template <class Rule, class Engine, class Precision>
+/// updates are a device's kernels, batched, or larger than usual.
+template <class Rule, class Engine>
 struct FrameRuleOf {
     static_assert(rules::OptimizerRule<Rule>,
                   "RuleOptimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/rule_optimizer.hpp");
-    static constexpr bool is_any = false;
     using type = Rule;
-    static const typename Rule::Options& given(const typename Rule::Options& options) { return options; }
+    template <class... P>
+    static const typename Rule::Options& given(const typename Rule::Options& options, Precisions<P...> /*types*/) {
+        return options;
+    }
     static const typename Rule::Options& back(const typename Rule::Options& options) { return options; }
+    template <class... P>
+    static BatchesOf<Rule, Engine> batches(const MatrixSetup<Engine>& setup, Precisions<P...> /*types*/) {
+        BatchesOf<Rule, Engine> all;
+        (all.push_back(groups_of<Rule, Engine, P>(setup)), ...);
+        return all;
+    }
 };
-template <rules::OptimizerRule Rule, class Engine, class Precision>
-requires(host_reads<Engine>&& updates_alone<Rule>&& fits_any_rule<Rule>() &&
-         requires { typename Engine::Kernels::Loops; }) struct FrameRuleOf<Rule, Engine, Precision> {
+template <rules::OptimizerRule Rule, class Engine>
+requires(host_reads<Engine> && !BatchesUpdates<Engine, Fp32> && updates_alone<Rule> && fits_any_rule<Rule>() &&
+         requires { typename Engine::Kernels::Loops; }) struct FrameRuleOf<Rule, Engine> {
     using type = AnyRule;
-    static AnyOptions given(const typename Rule::Options& options) {
-        return {&functions_of<Rule, typename Engine::Kernels::Loops, PrecisionsOf<Precision>>, options};
+    template <class... P>
+    static AnyOptions given(const typename Rule::Options& options, Precisions<P...> /*types*/) {
+        return {&functions_of<Rule, typename Engine::Kernels::Loops, Precisions<P...>>, options};
     }
     static typename Rule::Options back(const AnyOptions& options) { return options.as<typename Rule::Options>(); }
+    static BatchesOf<AnyRule, Engine> batches(const MatrixSetup<Engine>& /*setup*/, auto /*types*/) {
+        return any_groups<Engine>();
+    }
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
@@ -96,8 +139,7 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// docs/own_optimizer.md.
 template <class Rule, class EngineType, class PrecisionType>
 class RuleOptimizer
-    : public detail::OptimizerFrame<typename detail::FrameRuleOf<Rule, EngineType, PrecisionType>::type, EngineType,
-                                    PrecisionType> {
+    : public detail::OptimizerFrame<typename detail::FrameRuleOf<Rule, EngineType>::type, EngineType> {
     static_assert(
         detail::progress_is_named<Rule>(),
         "RuleOptimizer<Rule, ...>: Rule::Progress has more than `steps`: Rule::products must name the rest");
@@ -106,8 +148,9 @@ class RuleOptimizer
             detail::computes_in_fp32(detail::PrecisionsOf<PrecisionType>{}),
         "states in bf16 or in blocks of 8 bits are those of updates in fp32: expected StateFormat::full for "
         "a master of fp64");
-    using As = detail::FrameRuleOf<Rule, EngineType, PrecisionType>;
-    using Frame = detail::OptimizerFrame<typename As::type, EngineType, PrecisionType>;
+    using As = detail::FrameRuleOf<Rule, EngineType>;
+    using Frame = detail::OptimizerFrame<typename As::type, EngineType>;
+    static constexpr detail::PrecisionsOf<PrecisionType> types{};
 
   public:
     using Options = typename Rule::Options;
@@ -119,7 +162,7 @@ class RuleOptimizer
     RuleOptimizer(const Model<EngineType, PrecisionType>& model, const Options& options,
                   std::vector<ParamGroup> param_groups, SourceLocation where,
                   const detail::MatrixSetup<EngineType>& setup = {})
-        : Frame(model, As::given(options), std::move(param_groups), where, setup) {}
+        : Frame(model, As::given(options, types), std::move(param_groups), where, As::batches(setup, types)) {}
 
     Options options() const { return As::back(Frame::options()); }
     /// Replaces all hyper-parameters, the learning rate too; takes effect with the next step. What a ParamGroup gives
@@ -128,7 +171,7 @@ class RuleOptimizer
     /// @throws  std::invalid_argument for what is out of range, or another number of states (another Momentum, say):
     ///          nothing has changed then
     void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
-        Frame::set_options(As::given(options), where);
+        Frame::set_options(As::given(options, types), where);
     }
 };
 

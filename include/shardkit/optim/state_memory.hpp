@@ -39,7 +39,7 @@ class StateMemory {
     }
     std::string_view name() const noexcept { return name_; }
     AnyStateSpan span() const noexcept {
-        return {reinterpret_cast<std::byte*>(elements_.span().data()), scales_.span().data(), count_, format_};
+        return {reinterpret_cast<std::byte*>(elements_.span().data()), scales_.span().data()};
     }
     /// Appends it, for the parameters of which `only` has not 0; of blocks the codes, and behind them the scales.
     void list(const GroupGeometry& group, bool square, const List<char>& only, List<HeldMemory>& held) const {

@@ -88,39 +88,19 @@ struct StateStorage {
 template <class Storage, class A>
 using StateSpan = typename Storage::template Span<A>;
 
-/// The same with the format, and the arithmetic's bytes, as values.
+/// The same where who knows the format and the number of elements takes it `as` what it is.
 struct AnyStateSpan {
     std::byte* elements = nullptr;
     float* scales = nullptr;  ///< of blocks of 8 bits
-    std::size_t count = 0;
-    StateFormat format = StateFormat::full;
 
-    template <class T>
-    std::span<T> of() const noexcept {
-        return {reinterpret_cast<T*>(elements), count};
-    }
-    rules::Block8Span blocks() const noexcept { return {of<std::uint8_t>(), {scales, Block8::blocks(count)}}; }
-    /// @pre the storage has its format, if one
     template <class Storage, class A>
-    StateSpan<Storage, A> as() const noexcept {
-        if constexpr (std::is_same_v<StateSpan<Storage, A>, AnyStateSpan>) {
-            return *this;
-        } else if constexpr (Storage::format == StateFormat::block8) {
-            return blocks();
+    StateSpan<Storage, A> as(std::size_t count) const noexcept {
+        if constexpr (Storage::format == StateFormat::block8) {
+            return {{reinterpret_cast<std::uint8_t*>(elements), count}, {scales, Block8::blocks(count)}};
         } else {
-            return of<typename StateSpan<Storage, A>::element_type>();
+            return {reinterpret_cast<typename StateSpan<Storage, A>::element_type*>(elements), count};
         }
     }
-    /// Returns f(it, as what it is in arithmetic type A).
-    template <class A, class F>
-    auto with_type(const F& f) const {
-        return format == StateFormat::full ? f(of<A>()) : format == StateFormat::bf16 ? f(of<bf16>()) : f(blocks());
-    }
-};
-/// The storage of a rule whose states have a format that is a value.
-struct AnyStates {
-    template <class A>
-    using Span = AnyStateSpan;
 };
 
 /// How a rule's states lie in memory: in full unless it has a StateStorage.

@@ -121,3 +121,20 @@ template <class Update, class A, std::size_t StateCount>
 concept UpdateOf = std::floating_point<A> && detail::updates_with<Update, A, std::make_index_sequence<StateCount>>;
 
 }  // namespace shardkit::rules
+
+namespace shardkit::detail {
+
+/// Whether a rule's update takes so many states.
+template <class Rule>
+bool takes_states(const typename Rule::Options& options, std::size_t states) {
+    if constexpr (requires { Rule::takes(options, states); }) {
+        return Rule::takes(options, states);
+    } else {
+        return [states]<std::size_t... N>(std::index_sequence<N...>) {
+            return ((states == N && rules::UpdateOf<typename Rule::template Update<float>, float, N>) || ...);
+        }
+        (std::make_index_sequence<Rule::state_names.size() + 1>{});
+    }
+}
+
+}  // namespace shardkit::detail

@@ -17,12 +17,10 @@
 
 namespace shardkit::detail {
 
-/// The progress and the updates of an optimizer's groups in arithmetic A, in the engine's memory. `Rule`: an
-/// OptimizerRule.
-template <class Rule, class Engine, class A>
-class UpdateTable {
+/// The progress of an optimizer's groups, in the engine's memory. `Rule`: an OptimizerRule.
+template <class Rule, class Engine>
+class ProgressTable {
   public:
-    using Update = typename Rule::template Update<A>;
     using Progress = typename Rule::Progress;
     using Hypers = ParameterHypers<Rule>;
 
@@ -37,25 +35,9 @@ class UpdateTable {
     std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(listed_hypers_.size()); }
     /// Says that some groups are updated on the host.
     void keep_host_copy() noexcept { on_host_ = true; }
-    /// Once all groups are in, and before anything below.
-    void upload(Context<Engine>& context);
 
     /// Says whether a group takes part in the step that begins.
     void take(std::size_t group, bool taken) noexcept { taken_[group] = taken ? 1 : 0; }
-    /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
-    /// The first one takes `first`, and does it before.
-    void begin(const typename Engine::Stream& stream, const StepScalars* scalars,
-               const ChosenOptions<typename Rule::Options>* options, std::optional<BeginStep>& first);
-
-    /// Does the same for one group alone.
-    void begin_alone(std::size_t group, const typename Engine::Stream& stream, const StepScalars* scalars,
-                     const ChosenOptions<typename Rule::Options>* options) {
-        run_each<Engine>(
-            stream, 1,
-            BeginUpdates<Rule, A>{scalars, options, groups_.data() + group, hypers_.data(), updates_.data()});
-    }
-
-    const Update* updates() const noexcept { return updates_.data(); }
     /// Steps that a group has taken. Waits for the compute stream.
     std::uint64_t steps(std::size_t group) const { return groups_.read(group).steps; }
     /// The same number, where the engine has it: of the step that has begun.
@@ -75,6 +57,47 @@ class UpdateTable {
         whole.steps = progress.steps;
         groups_.write(whole, group);
     }
+
+  protected:
+    void upload(Context<Engine>& context) {
+        groups_ = {context, listed_groups_.data(), listed_groups_.size()};
+        hypers_ = {context, listed_hypers_.data(), size()};
+        taken_ = List<char>(listed_groups_.size());
+    }
+
+    List<GroupUpdates> listed_groups_;
+    List<Hypers> listed_hypers_;
+    List<char> taken_;
+    EngineTable<Engine, GroupUpdates> groups_;
+    EngineTable<Engine, Hypers> hypers_;
+    bool on_host_ = false;
+};
+
+/// The same with the groups' updates, in arithmetic A.
+template <class Rule, class Engine, class A>
+class UpdateTable : public ProgressTable<Rule, Engine> {
+    using Base = ProgressTable<Rule, Engine>;
+
+  public:
+    using Update = typename Rule::template Update<A>;
+
+    /// Once all groups are in, and before anything below.
+    void upload(Context<Engine>& context);
+
+    /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
+    /// The first one takes `first`, and does it before.
+    void begin(const typename Engine::Stream& stream, const StepScalars* scalars,
+               const ChosenOptions<typename Rule::Options>* options, std::optional<BeginStep>& first);
+
+    /// Does the same for one group alone.
+    void begin_alone(std::size_t group, const typename Engine::Stream& stream, const StepScalars* scalars,
+                     const ChosenOptions<typename Rule::Options>* options) {
+        run_each<Engine>(
+            stream, 1,
+            BeginUpdates<Rule, A>{scalars, options, groups_.data() + group, hypers_.data(), updates_.data()});
+    }
+
+    const Update* updates() const noexcept { return updates_.data(); }
 
     /// Copies what the groups' updates on the host read, `skip` too, to the host, in the copy stream. A template, as
     /// not all engines can.
@@ -107,26 +130,21 @@ class UpdateTable {
         return reinterpret_cast<const T*>(host_.span().data() + at);
     }
 
-    List<GroupUpdates> listed_groups_;
-    List<Hypers> listed_hypers_;
-    List<char> taken_;
-    // Groups, updates and skip, where some groups are updated there. Freed behind the tables, which wait for it.
+    using Base::groups_;
+    using Base::hypers_;
+    using Base::taken_;
+    // Groups, updates and skip, where some groups are updated there. Freed behind the updates, which wait for it.
     OffloadedBuffer<Engine, std::uint8_t> host_;
-    EngineTable<Engine, GroupUpdates> groups_;
-    EngineTable<Engine, Hypers> hypers_;
     EngineTable<Engine, Update> updates_;
-    bool on_host_ = false;
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
 
 template <class Rule, class Engine, class A>
 void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
-    groups_ = {context, listed_groups_.data(), listed_groups_.size()};
-    hypers_ = {context, listed_hypers_.data(), size()};
-    updates_ = {context, List<Update>(size()).data(), size()};
-    taken_ = List<char>(listed_groups_.size());
-    if (on_host_) {
+    Base::upload(context);
+    updates_ = {context, List<Update>(this->size()).data(), this->size()};
+    if (this->on_host_) {
         host_ = {context, true, "optimizer", "numbers of updates on the host",
                  behind(skip_at(), sizeof(std::uint32_t))};
     }

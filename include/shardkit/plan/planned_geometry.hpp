@@ -25,11 +25,11 @@ void plan_geometry(GroupGeometry& group, std::string_view path, const TensorsOf<
     for (std::size_t p = 0; p < group.parameters.size(); ++p) { group.parameters[p].name = group.owned_names[p]; }
     group.path = path;
     static_cast<GroupDescription&>(group) =
-        describe_on_mesh(
-            group.path, group.parameters, mesh, 0, 0,
-            {rules::policy_values(options.policy, mesh.extent(Dp::name), where),
-             element_sizes<Precision>(options.master), layout::alignment_for(Precision::narrowest), options.packing},
-            where)
+        describe_on_mesh(group.path, group.parameters, mesh, 0, 0,
+                         {rules::policy_values(options.policy, mesh.extent(Dp::name), where),
+                          precision_values<Precision>.sizes_with(options.master),
+                          layout::alignment_for(Precision::narrowest), options.packing},
+                         where)
             .group;
     group.table = GroupRows(group);
 }

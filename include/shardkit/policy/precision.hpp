@@ -101,23 +101,16 @@ inline constexpr ElementTypes element_types{
     element_type_of<typename Precision::Gather>, element_type_of<typename Precision::Gradient>,
     element_type_of<typename Precision::Reduction>, element_type_of<typename Precision::Master>};
 
-/// Returns the element sizes of a group with this Precision.
-template <class Precision>
-constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept) noexcept {
-    const bool split = master == MasterWeights::split;
+/// What is gathered with elements of type T, if they are codes.
+template <class T>
+inline constexpr CodeSizes code_sizes = [] {
     CodeSizes codes;
-    if constexpr (Precision::gathers_codes) { codes = {true, CodeFormat<typename Precision::Gather>::block}; }
-    return {sizeof(typename Precision::Gather),
-            sizeof(typename Precision::Gradient),
-            sizeof(typename Precision::Reduction),
-            split ? sizeof(std::uint16_t) : sizeof(typename Precision::Master),
-            sizeof(Arithmetic<typename Precision::Master>),
-            Precision::has_master && master != MasterWeights::none,
-            Precision::reduces_in_place,
-            split,
-            !std::is_same_v<typename Precision::Reduction, Arithmetic<typename Precision::Reduction>>,
-            codes};
-}
+    if constexpr (is_coded<T>) {
+        codes = {true, CodeFormat<T>::block};
+    }
+    return codes;
+}();
+
 /// Whether a group can omit its master weights: updates and states then keep the same arithmetic.
 template <class Precision>
 inline constexpr bool can_drop_master =
@@ -129,6 +122,38 @@ template <class Precision>
 inline constexpr bool can_split_master =
     can_drop_master<Precision>&& std::is_same_v<typename Precision::Master, float>&&
         element_type_of<typename Precision::Gather> == ElementType::bf16;
+
+/// What follows from the element types of a group.
+struct PrecisionValues : ElementTypes {
+    ElementSizes sizes;     ///< where it keeps masters, if it has some
+    std::size_t narrowest;  ///< bytes
+    bool has_master;
+    bool drops_master;  ///< can do without
+    bool splits_master;
+    bool opaque;
+
+    /// Returns the sizes with this choice of master weights.
+    constexpr ElementSizes sizes_with(MasterWeights weights) const noexcept {
+        ElementSizes its = sizes;
+        its.splits_master = weights == MasterWeights::split;
+        if (its.splits_master) { its.master = sizeof(std::uint16_t); }
+        its.has_master = has_master && weights != MasterWeights::none;
+        return its;
+    }
+};
+template <class Precision>
+inline constexpr PrecisionValues precision_values{
+    element_types<Precision>,
+    {sizeof(typename Precision::Gather), sizeof(typename Precision::Gradient), sizeof(typename Precision::Reduction),
+     sizeof(typename Precision::Master), sizeof(Arithmetic<typename Precision::Master>), Precision::has_master,
+     Precision::reduces_in_place, false,
+     !std::is_same_v<typename Precision::Reduction, Arithmetic<typename Precision::Reduction>>,
+     code_sizes<typename Precision::Gather>},
+    Precision::narrowest,
+    Precision::has_master,
+    can_drop_master<Precision>,
+    can_split_master<Precision>,
+    is_opaque<typename Precision::Gather>};
 
 }  // namespace detail
 

@@ -68,7 +68,7 @@ using AddNormPieces = void (*)(const typename Engine::Stream& stream, const Norm
 /// The element types of a group as values: which they are, and the functions of them that its stores call. A group of
 /// other types has another table and the same stores, so a program has the functions of the types that it names.
 template <class Engine>
-struct ElementTable : ElementTypes {
+struct ElementTable : PrecisionValues {
     using Stream = typename Engine::Stream;
     using Elements = StoredElements;
     using Communicators = GroupCommunicators<Engine>;
@@ -180,7 +180,7 @@ constexpr ElementTable<Engine> element_table_of() {
     using Master = typename Precision::Master;
     using Kernels = typename Engine::Kernels;
     ElementTable<Engine> table{};
-    static_cast<ElementTypes&>(table) = element_types<Precision>;
+    static_cast<PrecisionValues&>(table) = precision_values<Precision>;
     table.code_scale = scale_of<typename Precision::Written>;
     table.gather_row = &gather_row<Engine, Gather>;
     table.write = [](const auto& context, const auto& parameter, WrittenAs how, const auto& target,

@@ -244,6 +244,10 @@ class Group : NotCopied {
         statements_.forget_values();
     }
 
+    /// Checks that the user's values have the parameter's size and lie in host memory.
+    void check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
+                     std::span<const std::byte> memory, SourceLocation where) const;
+
     std::size_t open_windows() const noexcept { return parameters_.windows(); }
     /// Opens a window. Its gather runs until `use_window`.
     void open_window(Gathers gathers, SourceLocation where) {
@@ -380,10 +384,6 @@ class Group : NotCopied {
     const ElementTable<Engine>* elements_;
     ParameterStore<Engine> parameters_;
     GradientStore<Engine> gradients_;
-
-    /// Checks that the user's values have the parameter's size and lie in host memory.
-    void check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
-                     std::span<const std::byte> memory, SourceLocation where) const;
 
   private:
     Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, const ElementTable<Engine>& elements,

@@ -57,6 +57,10 @@ struct GroupGeometry : GroupDescription {
         return group;
     }
     /// Returns whether the optimizer updates master weights instead of the gathered parameters.
+    /// Returns the arithmetic type of updates.
+    ElementType arithmetic() const noexcept {
+        return sizes.state == sizeof(double) ? ElementType::fp64 : ElementType::fp32;
+    }
     bool keeps_master() const noexcept { return table.find(Role::master) != nullptr && !sizes.splits_master; }
     /// Returns whether master weights are the parameters and 16 bits beside each.
     bool splits_master() const noexcept { return table.find(Role::master) != nullptr && sizes.splits_master; }

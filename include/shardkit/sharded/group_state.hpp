@@ -68,8 +68,8 @@ class GroupState : public Group<EngineType> {
     /// @throws as place_group; MemoryError
     GroupState(Context<Engine>& context, const GroupValues& values, const AdoptedElements& adopted,
                SourceLocation where)
-        : Base(context, place_group<Engine, Precision>(context, values, where), element_table<Engine, Precision>,
-               adopted, where) {}
+        : Base(context, place_group(context, element_table<Engine, Precision>, values, where),
+               element_table<Engine, Precision>, adopted, where) {}
 
     /// Returns the view of a parameter in a full buffer that starts at `full`.
     template <class T>
@@ -186,15 +186,11 @@ class GroupState : public Group<EngineType> {
         this->require_gradients("read_full", where);
         check_values("read_full", parameter, std::span<const T>(values), where);
         const auto stream = context_.reduction_stream();
-        std::span<const Reduction> full = gradients_.reduced();
         typename Engine::template Buffer<Reduction> gathered;
-        if (full.size() != geometry_.buffer_numel) {
-            gathered = group_buffer<Reduction>(context_, path(), "gathered gradients", geometry_.buffer_numel);
-            const std::string what = concat("'", path(), "' reduced gradients");
-            gather_whole(comms_, geometry_, full, gathered.span(), stream,
-                         {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
-            full = gathered.span();
-        }
+        const std::string what = concat("'", path(), "' reduced gradients");
+        const std::span<const Reduction> full = whole_group<Engine, Reduction>(
+            context_, comms_, geometry_, gradients_.reduced(), gathered, "gathered gradients", stream,
+            {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
         const IndexRange range = geometry_.parameters[parameter].range;
         const WholeTensor<Engine, Reduction> whole(context_, comms_, geometry_, parameter,
                                                    full.subspan(range.begin, range.size()), stream, where);

@@ -37,8 +37,9 @@ struct PlacedGroup {
 /// Order:   collective over the world; the host waits.
 /// @throws  as make_communicators, check_shape, place_parameters and require_same_group; std::invalid_argument when
 ///          the packing does not go with the policy
-template <class Engine, class Precision>
-PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& values, SourceLocation where) {
+template <class Engine>
+PlacedGroup<Engine> place_group(Context<Engine>& context, const PrecisionValues& types, const GroupValues& values,
+                                SourceLocation where) {
     const bool experts = !values.parameters.empty() && values.parameters[0].experts;
     const GroupCommunicators<Engine> communicators =
         make_communicators(context, values.path, values.policy, experts, where);
@@ -47,13 +48,13 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& val
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
     }
     require_summation(communicators, values.policy, values.path, where);
-    require_frozen_bytes<Precision>(values.path, values.parameters, where);
+    require_frozen_bytes(values.path, types, values.parameters, where);
     if (values.offload != Offload::none && !engine::Offloads<typename Engine::Communicator>) {
         throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '",
                                engine_name<Engine>(context.world()),
                                "', whose memory is the host's already; expected Offload::none");
     }
-    check_rounding<Precision>(values.path, values.master, values.stochastic_rounding, where);
+    check_rounding(values.path, types, values.master, values.stochastic_rounding, where);
     const AxisGrid& grid = context.grid();
     GroupGeometry g;
     g.parameters.append(values.parameters.data(), values.parameters.data() + values.parameters.size());
@@ -68,11 +69,11 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const GroupValues& val
                  [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
     g.tp_index = grid.coordinate(Tp::name, context.rank());
     g.ep_index = experts ? communicators.ep.rank() : 0;
-    const DescribedGroup described = describe_on_mesh(
-        values.path, {g.parameters.data(), g.parameters.size()}, grid, g.tp_index, g.ep_index,
-        {values.policy, element_sizes<Precision>(values.master), layout::alignment_for(Precision::narrowest),
-         values.packing, values.gradient_release, values.offload},
-        where);
+    const DescribedGroup described =
+        describe_on_mesh(values.path, {g.parameters.data(), g.parameters.size()}, grid, g.tp_index, g.ep_index,
+                         {values.policy, types.sizes_with(values.master), layout::alignment_for(types.narrowest),
+                          values.packing, values.gradient_release, values.offload},
+                         where);
     static_cast<GroupDescription&>(g) = described.group;
     g.GroupDescription::path = {};  // refers to the caller's string
     g.path = values.path;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -39,6 +40,19 @@ void gather_whole(const GroupCommunicators<Engine>& comms, const GroupGeometry& 
     }
     all_gather(comms.replicas, part, full.subspan(group.own.begin, group.own.size()), stream, site);
     all_gather_in_place(comms.shards, full, stream, site);
+}
+
+/// Returns a group's values: `part`, this rank's, if that is all of them, and otherwise what is gathered of it into a
+/// buffer for it, as gather_whole.
+template <class Engine, class T>
+std::span<const T> whole_group(Context<Engine>& context, const GroupCommunicators<Engine>& comms,
+                               const GroupGeometry& group, std::span<const T> part,
+                               typename Engine::template Buffer<T>& gathered, std::string_view what,
+                               typename Engine::Stream stream, engine::CallSite site) {
+    if (part.size() == group.buffer_numel) { return part; }
+    gathered = group_buffer<T>(context, group.path, what, group.buffer_numel);
+    gather_whole(comms, group, part, gathered.span(), stream, site);
+    return gathered.span();
 }
 
 /// One whole tensor of a group, read from this rank's part and gathered over tp and ep where it is split over them.

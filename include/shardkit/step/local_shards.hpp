@@ -21,7 +21,7 @@ namespace detail {
 
 /// Returns the group's reduced gradients after waiting for every reduction.
 template <class State>
-std::span<typename State::Precision::Reduction> await_sums(State& state) {
+StoredElements await_sums(State& state) {
     state.gradients().wait();
     await_host_memory(state.context());
     return state.gradients().reduced();
@@ -67,7 +67,7 @@ auto runs_for(State& state, const F& f, SourceLocation where) {
 }
 /// Returns a group's sums for gradient_shard, after every reduction. @throws UsageError where there are none
 template <class State>
-auto own_sums(State& state, SourceLocation where) {
+StoredElements own_sums(State& state, SourceLocation where) {
     if (state.step().busy()) {
         state.refuse_group(
             where,
@@ -75,6 +75,13 @@ auto own_sums(State& state, SourceLocation where) {
             "over the group is under way; read its gradients by gradient_shard(reduced, layer)");
     }
     state.step().require_release(state.path(), "gradient_shard", where);
+    return await_sums(state);
+}
+/// Returns those of a step for gradient_shard. @throws UsageError as that
+template <class Engine, class Layer>
+StoredElements sums_of(const Reduced<Engine>& reduced, Layer& layer, SourceLocation where) {
+    auto& state = Access::state_of(reduced, layer, "gradient_shard", where);
+    state.require_gradients("gradient_shard", where);
     return await_sums(state);
 }
 
@@ -89,9 +96,9 @@ template <class Engine, class Layer>
 [[nodiscard]] auto gradient_shard(const Reduced<Engine>& reduced, Layer& layer,
                                   SourceLocation where = SourceLocation::current()) {
     using Sum = typename Layer::Precision::Reduction;
-    auto& state = detail::Access::state_of(reduced, layer, "gradient_shard", where);
-    state.require_gradients("gradient_shard", where);
-    return GradientShard<Sum>(detail::await_sums(state), state.gradients().reduced_range(),
+    const detail::StoredElements sums = detail::sums_of(reduced, layer, where);
+    auto& state = detail::Access::state(layer, where);
+    return GradientShard<Sum>(std::span<const Sum>(sums), state.gradients().reduced_range(),
                               detail::Access::scale(reduced, state.context()), {state.gradient_generation(), where});
 }
 

@@ -173,12 +173,17 @@ static_assert(sk::rules::UpdateOf<OwnUpdate<float>, float, 3> && !sk::rules::Upd
 template <class Rule>
 using OptimizerOf = sk::rules::RuleOptimizer<Rule, sk::host::Engine, sk::DefaultPrecision<float>>;
 template <class Rule>
-using Frame = sk::detail::OptimizerFrame<Rule, sk::host::Engine, sk::DefaultPrecision<float>>;
+using Frame = sk::detail::OptimizerFrame<Rule, sk::host::Engine>;
 // On the host rules share one frame.
 static_assert(std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<sk::rules::AdamWRule>> &&
               std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<sk::rules::SgdRule>> &&
               std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<OwnRule>>);
 static_assert(std::is_base_of_v<Frame<LargeRule>, OptimizerOf<LargeRule>>);
+// And precisions.
+static_assert(
+    std::is_base_of_v<Frame<sk::detail::AnyRule>, sk::AdamW<sk::host::Engine, sk::DefaultPrecision<sk::bf16>>>);
+// What a small group's update costs beside its elements.
+static_assert(sizeof(sk::detail::AnyUpdateWork) <= 192 && sizeof(sk::detail::AnyProgress) <= 64);
 
 TEST_CASE_TEMPLATE("a rule with three states: each is allocated, updated and listed, on every policy's shard", Rule,
                    OwnRule, LargeRule) {

@@ -401,6 +401,31 @@ TEST_CASE("codes belong to the masters behind rules that share a group, whicheve
     });
 }
 
+TEST_CASE("groups of both codes in one model have codes of their own behind a step") {
+    each_run({1, 3}, [](std::size_t ranks, const sk::DynamicPolicy& policy) {
+        sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
+            Layer<sk::e4m3> floats(rank, "floats", coded_training::tensors(), {policy});
+            Layer<sk::block_int8> integers(rank, "integers", coded_training::tensors(), {policy});
+            sk::Model model{floats, integers};
+            model.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
+            sk::AdamW optimizer{model, {.learning_rate = 0.5}};
+            sk::Accumulation accumulation{model};
+            const auto add = [&](auto& layer) {
+                auto gradients = accumulation.gradients(layer);
+                for (const auto& [name, size] : coded_training::sizes) {
+                    for (float& each : gradients.view(name)) { each = 1; }
+                }
+                accumulation.add(std::move(gradients));
+            };
+            add(floats);
+            add(integers);
+            optimizer.step(std::move(accumulation));
+            check_window<sk::e4m3>(floats, masters_of<sk::e4m3>(floats));
+            check_window<sk::block_int8>(integers, masters_of<sk::block_int8>(integers));
+        });
+    });
+}
+
 TEST_CASE("an infinite or NaN master makes all values NaN that share its scale") {
     check_bad_number<sk::e4m3>();
     check_bad_number<sk::block_int8>();

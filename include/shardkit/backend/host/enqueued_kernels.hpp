@@ -39,6 +39,36 @@ struct RangeUpdates {
         parts.state_draws.element = range.element;
         shardkit::detail::HostKernels::update(InlineStream{}, update, parts, where);
     }
+    /// Calls update(range) for each range of masters; for none of a step that is skipped. Where codes are gathered,
+    /// it updates some masters at a time, and begins their codes while they are in the nearest cache; those of
+    /// masters that are not updated too.
+    template <class Master, class Gather, class Update>
+    static void for_each_range(std::span<const rules::UpdateRange> ranges, bool skipped, std::span<Master> masters,
+                               Gather* gathered, float* scales, const Update& update) {
+        if constexpr (!shardkit::detail::is_coded<Gather>) {
+            if (skipped) { return; }
+            for (const rules::UpdateRange& range : ranges) { update(range); }
+        } else {
+            constexpr std::size_t together = 16 * shardkit::detail::coded_together;
+            const std::size_t count = masters.size();
+            const shardkit::detail::BeginCodes<Gather, Master> codes{masters.data(), count, gathered, scales};
+            for (std::size_t begin = 0; begin < count; begin += together) {
+                const std::size_t end = std::min(begin + together, count);
+                while (!ranges.empty() && ranges.front().end <= begin) { ranges = ranges.subspan(1); }
+                for (const rules::UpdateRange& range : ranges) {
+                    if (skipped || range.begin >= end) { break; }
+                    rules::UpdateRange part = range;
+                    part.begin = std::max<std::uint64_t>(range.begin, begin);
+                    part.end = std::min<std::uint64_t>(range.end, end);
+                    part.element += part.begin - range.begin;
+                    update(part);
+                }
+                for (std::size_t at = begin; at < end; at += shardkit::detail::coded_together) {
+                    codes(at / shardkit::detail::coded_together);
+                }
+            }
+        }
+    }
 };
 
 }  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
@@ -136,50 +166,16 @@ struct EnqueuedKernels {
                        const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         stream.submit([=] {
-            if constexpr (shardkit::detail::is_coded<Gather>) {
-                update_codes(ranges, updates, *skip != 0, spans, where);
-            } else {
-                if (*skip != 0) { return; }
-                for (const rules::UpdateRange& range : ranges) { update_range(range, updates, spans, where); }
-            }
+            Loops::for_each_range(ranges, *skip != 0, spans.master, spans.gathered.data(), spans.scales.data(),
+                                  [&](const rules::UpdateRange& range) {
+                                      const Update& its = updates[range.update];
+                                      if constexpr (shardkit::detail::is_coded<Gather>) {
+                                          Loops::update(range, its, shardkit::detail::without_gathered(spans), where);
+                                      } else {
+                                          Loops::update(range, its, rules::UpdateSpans(spans), where);
+                                      }
+                                  });
         });
-    }
-
-  private:
-    template <class Update, class Spans>
-    static void update_range(const rules::UpdateRange& range, const Update* updates, const Spans& spans,
-                             SourceLocation where) {
-        if constexpr (requires { updates->run(range, spans); }) {
-            updates[range.update].run(range, spans);
-        } else {
-            Loops::update(range, updates[range.update], Spans(spans), where);
-        }
-    }
-    /// Updates some masters at a time, and begins their codes while they are in the nearest cache; those of masters
-    /// that are not updated too.
-    template <class Update, class Master, class Code, class Gradient, std::size_t StateCount, class Storage>
-    static void update_codes(std::span<const rules::UpdateRange> ranges, const Update* updates, bool skipped,
-                             const rules::UpdateSpans<Master, Code, Gradient, StateCount, Storage>& spans,
-                             SourceLocation where) {
-        constexpr std::size_t together = 16 * shardkit::detail::coded_together;
-        const std::size_t count = spans.master.size();
-        const shardkit::detail::BeginCodes<Code, Master> codes{spans.master.data(), count, spans.gathered.data(),
-                                                               spans.scales.data()};
-        for (std::size_t begin = 0; begin < count; begin += together) {
-            const std::size_t end = std::min(begin + together, count);
-            while (!ranges.empty() && ranges.front().end <= begin) { ranges = ranges.subspan(1); }
-            for (const rules::UpdateRange& range : ranges) {
-                if (skipped || range.begin >= end) { break; }
-                rules::UpdateRange part = range;
-                part.begin = std::max<std::uint64_t>(range.begin, begin);
-                part.end = std::min<std::uint64_t>(range.end, end);
-                part.element += part.begin - range.begin;
-                update_range(part, updates, shardkit::detail::without_gathered(spans), where);
-            }
-            for (std::size_t at = begin; at < end; at += shardkit::detail::coded_together) {
-                codes(at / shardkit::detail::coded_together);
-            }
-        }
     }
 };
 
