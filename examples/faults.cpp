@@ -40,7 +40,7 @@ class Faulty final : public sk::host::DecoratedVerbs {
         : DecoratedVerbs(std::move(verbs)), fault_(fault) {}
 
   private:
-    void around(const sk::Call&, sk::host::Memory delivered, const sk::host::HostStream&,
+    void around(const sk::Call&, sk::host::Memory delivered, const sk::AnyStream&,
                 const Inner& inner) const override {
         inner();
         if (delivered.bytes() == 0 || fault_.call-- != 0) { return; }

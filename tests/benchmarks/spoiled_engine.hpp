@@ -19,8 +19,8 @@ class SpoiledVerbs final : public shardkit::host::DecoratedVerbs {
     using DecoratedVerbs::DecoratedVerbs;
 
   private:
-    void around(const shardkit::Call& call, shardkit::host::Memory delivered,
-                const shardkit::host::HostStream& /*stream*/, const Inner& inner) const override {
+    void around(const shardkit::Call& call, shardkit::host::Memory delivered, const shardkit::AnyStream& /*stream*/,
+                const Inner& inner) const override {
         inner();
         if (!spoils || call.signature.verb != shardkit::Verb::all_gather) { return; }
         std::byte* const at = delivered.part(7, 1).at;

@@ -19,9 +19,9 @@
 #include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/host/engine.hpp>
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/verbs.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/recorder.hpp>
@@ -217,7 +217,7 @@ class FaultyVerbs final : public host::DecoratedVerbs {
 
   private:
     /// Makes a call, and spoils what it delivers if the plan says so, behind it in the stream.
-    void around(const Call& call, host::Memory delivered, const host::HostStream& stream,
+    void around(const Call& call, host::Memory delivered, const AnyStream& stream,
                 const Inner& inner) const override {
         faults_->make(label().journal.recorder(), call, delivered.bytes(), inner, [&](std::uint64_t bit) {
             auto* const byte = delivered.at + bit / 8;

@@ -63,7 +63,7 @@ using namespace mpi_test;
 
 /// Every verb, given to the stream one after another; small and large sums, and sums of other types.
 template <class C>
-void give_every_verb(const C& comm, const host::HostStream& stream, std::span<const float> in, std::span<float> out,
+void give_every_verb(const C& comm, const AnyStream& stream, std::span<const float> in, std::span<float> out,
                      std::span<bf16> half, std::span<const std::size_t> alike) {
     const std::size_t n = comm.size();
     const std::size_t next = (comm.rank() + 1) % n;

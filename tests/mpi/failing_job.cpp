@@ -104,8 +104,7 @@ class KilledInMessage final : public sk::host::DecoratedVerbs {
     using DecoratedVerbs::DecoratedVerbs;
 
   private:
-    void around(const sk::Call& call, sk::host::Memory, const sk::host::HostStream&,
-                const Inner& inner) const override {
+    void around(const sk::Call& call, sk::host::Memory, const sk::AnyStream&, const Inner& inner) const override {
         if (rank() == culprit && call.signature.verb == sk::Verb::send && ++messages_ == 2) { std::raise(SIGKILL); }
         inner();
     }

@@ -104,7 +104,7 @@ TEST_CASE("mpi: streams that are no stream of the World's are refused") {
     mpi::World world(MPI_COMM_WORLD, patient());
     const Comm comm(world);
     host::detail::CommandQueue queue;
-    CHECK_USAGE_ERROR(barrier(comm, host::HostStream(queue)),
+    CHECK_USAGE_ERROR(barrier(comm, AnyStream(queue)),
                       "mpi: the stream is no stream of this World's; pass a default one, "
                       "World::communication_stream() or World::reduction_stream()");
     world.finish();

@@ -52,7 +52,7 @@ inline const sk::mpi::Options ways[] = {
 /// Where the suites' values lie: in the engine's buffers, or, for what users bring, on the heap; chosen by each rank.
 inline bool values_in_buffers = true;
 /// What their verbs are given to.
-inline sk::host::HostStream verb_stream;
+inline sk::AnyStream verb_stream;
 
 }  // namespace mpi_test
 

@@ -63,7 +63,7 @@ void both(sk::mpi::World& world) {
 
 /// f() has waited for what the stream was given.
 template <class F>
-void waits(const sk::host::HostStream& stream, F f) {
+void waits(const sk::AnyStream& stream, F f) {
     bool done = false;
     stream.submit([&done] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,57 +8,13 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-namespace shardkit::host {
-class HostStream;
-}  // namespace shardkit::host
-
 namespace shardkit::compiled SHARDKIT_BUILD {
-
-/// A stream of a rank, whichever its engine is: what rank/streams.hpp and comm/stream.hpp say of one. A verb takes it
-/// where verbs.hpp is included.
-class Stream {
-  public:
-    class Event {
-      public:
-        Event() noexcept = default;
-
-      private:
-        friend Stream;
-        Event(const StreamCalls& calls, const StreamWords& words) noexcept : calls_(&calls), words_(words) {}
-        const StreamCalls* calls_ = nullptr;  // null: has happened
-        StreamWords words_;
-    };
-
-    Stream(const StreamCalls& calls, const StreamWords& words) noexcept : calls_(&calls), words_(words) {}
-
-    Event record() const noexcept { return {*calls_, calls_->record(words_)}; }
-    void wait(const Event& event) const {
-        if (event.calls_ == nullptr) { return; }
-        if (event.calls_ != calls_) { refuse_use({}, "a stream waits for an event of another engine's"); }
-        calls_->wait(words_, event.words_);
-    }
-    void synchronize(SourceLocation where = SourceLocation::current()) const { calls_->synchronize(words_, where); }
-    template <std::same_as<host::HostStream> Verbs>
-    operator Verbs() const {  // NOLINT(google-explicit-constructor)
-        return std::bit_cast<Verbs>(calls_->for_verbs(words_).at[0]);
-    }
-
-    /// Returns it as the host's, for functions that read and write the engine's memory.
-    /// @throws UsageError where that is not the host's
-    template <class Host = host::HostStream>
-    Host of_host() const {
-        return std::bit_cast<Host>(calls_->of_host(words_).at[0]);
-    }
-
-  private:
-    const StreamCalls* calls_;
-    StreamWords words_;
-};
 
 /// Owns memory of a rank's engine for `size` zeroed elements.
 template <Element T>
@@ -82,7 +36,7 @@ class Buffer {
 struct Engine {
     static constexpr std::string_view name = "compiled";
     using Communicator = host::Communicator;
-    using Stream = compiled::Stream;
+    using Stream = AnyStream;
     template <class T>
     using Buffer = compiled::Buffer<T>;
     struct Kernels;  // in compiled/kernels.hpp
@@ -221,7 +175,7 @@ class Context {
     compiled::Context& core() const noexcept { return core_; }
 
   private:
-    Stream stream(compiled::StreamFor which) const noexcept { return {core_.stream_calls(), core_.stream(which)}; }
+    Stream stream(compiled::StreamFor which) const noexcept { return core_.stream(which); }
     template <class T>
     compiled::Memory* allocate(std::size_t n, bool local) const {
         if (n > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) {

@@ -3,8 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include <shardkit/backend/host/engine.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/compiled/core_group.hpp>
 #include <shardkit/compiled/grid_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
@@ -31,57 +30,6 @@ struct CommunicatorValue<host::Communicator> {
     static const host::Communicator& to(const host::Communicator& comm) noexcept { return comm; }
     static const host::Communicator& from(const host::Communicator& comm, SourceLocation /*where*/) noexcept {
         return comm;
-    }
-};
-
-/// Returns words as the stream or event of an engine that they are, and the other way round.
-template <class T>
-T from_words(const StreamWords& words) noexcept {
-    static_assert(sizeof(T) <= sizeof(words) && std::is_trivially_copyable_v<T>);
-    alignas(T) std::byte memory[sizeof(T)];
-    std::memcpy(memory, static_cast<const void*>(words.at), sizeof(T));
-    return *std::launder(reinterpret_cast<const T*>(memory));
-}
-template <class T>
-StreamWords to_words(const T& value) noexcept {
-    static_assert(sizeof(T) <= sizeof(StreamWords) && std::is_trivially_copyable_v<T>);
-    StreamWords words;
-    std::memcpy(static_cast<void*>(words.at), static_cast<const void*>(&value), sizeof(T));
-    return words;
-}
-/// The host's stream for verbs in the order of an engine's stream.
-template <class Stream>
-struct StreamForVerbs;
-template <>
-struct StreamForVerbs<host::HostStream> {
-    static host::HostStream of(const host::HostStream& stream, StreamFor /*which*/) noexcept { return stream; }
-};
-template <class Stream>
-class StreamCallsOf final : public StreamCalls {
-    using Event = typename Stream::Event;
-
-  public:
-    StreamWords record(const StreamWords& stream) const noexcept override {
-        return to_words(from_words<Stream>(stream).record());
-    }
-    void wait(const StreamWords& stream, const StreamWords& event) const override {
-        from_words<Stream>(stream).wait(from_words<Event>(event));
-    }
-    void synchronize(const StreamWords& stream, SourceLocation where) const override {
-        if constexpr (requires(const Stream& s) { s.synchronize(where); }) {
-            from_words<Stream>(stream).synchronize(where);
-        } else {
-            from_words<Stream>(stream).synchronize();
-        }
-    }
-    StreamWords for_verbs(const StreamWords& stream) const override {
-        return to_words(StreamForVerbs<Stream>::of(from_words<Stream>(stream), static_cast<StreamFor>(stream.at[2])));
-    }
-    StreamWords of_host(const StreamWords& stream) const override {
-        if constexpr (std::is_same_v<Stream, host::HostStream>) { return stream; }
-        throw_usage_error({},
-                          "layers that tp or cp splits run as functions of the host in the compiled form, and this "
-                          "stream is a device's; expected the engine self, threads or mpi, or a header-only program");
     }
 };
 
@@ -116,17 +64,11 @@ class ContextOf : public Context {
         const auto& comm = Value::from(adopted, where);
         shard_group == 0 ? core.adopt(axes, comm, where) : core.adopt(axes, comm, shard_group, where);
     }
-    const StreamCalls& stream_calls() const noexcept override {
-        static const StreamCallsOf<Stream> calls;
-        return calls;
-    }
-    StreamWords stream(StreamFor which) const noexcept override {
+    AnyStream stream(StreamFor which) const noexcept override {
         const auto& streams = core.streams();
-        StreamWords words = to_words(which == StreamFor::compute         ? streams.compute
-                                     : which == StreamFor::communication ? streams.communication
-                                                                         : streams.reduction);
-        words.at[2] = static_cast<std::uint64_t>(which);
-        return words;
+        return which == StreamFor::compute         ? streams.compute
+               : which == StreamFor::communication ? streams.communication
+                                                   : streams.reduction;
     }
     void synchronize() const override { core.synchronize(); }
     void settle() const noexcept override { core.settle(); }
@@ -192,7 +134,6 @@ class ContextOf : public Context {
 
   private:
     using Value = CommunicatorValue<typename Engine::Communicator>;
-    using Stream = typename Engine::Stream;
 
     template <class... T>
     void reduce_if(const typename Engine::Communicator& comm, ReduceOp op, ElementType type, void* value,

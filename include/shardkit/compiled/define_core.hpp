@@ -64,7 +64,7 @@ Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOp
         throw_usage_error(where,
                           "a rank over a communicator of the engine nccl; expected nccl::make_rank, with its World");
     }
-    return new OwnedContext<host::Engine>(grid, world, options, Streams<host::HostStream>{}, where);
+    return new OwnedContext<host::Engine>(grid, world, options, Streams<AnyStream>{}, where);
 }
 
 void refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }

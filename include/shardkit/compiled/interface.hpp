@@ -37,6 +37,7 @@
 // policy and a group's parameters come as values.
 
 namespace shardkit {
+class AnyStream;
 enum class Gathers : std::uint8_t;
 struct ShardInfo;
 class TrafficLog;
@@ -179,27 +180,6 @@ class Group : public Object {
 /// Which of a rank's streams.
 enum class StreamFor : std::uint8_t { compute, communication, reduction };
 
-/// A stream of any engine, or a point of one, as words that its engine reads.
-struct StreamWords {
-    std::uint64_t at[3]{};
-};
-/// What an engine does with streams.
-class StreamCalls {
-  public:
-    virtual StreamWords record(const StreamWords& stream) const noexcept = 0;
-    virtual void wait(const StreamWords& stream, const StreamWords& event) const = 0;
-    virtual void synchronize(const StreamWords& stream, SourceLocation where) const = 0;
-    /// Returns the host's stream, for a verb of a host::Communicator on this one.
-    /// @throws UsageError where such a verb is not in this stream's order
-    virtual StreamWords for_verbs(const StreamWords& stream) const = 0;
-    /// Returns the host's stream, for functions of the host.
-    /// @throws UsageError where the engine's memory is not the host's
-    virtual StreamWords of_host(const StreamWords& stream) const = 0;
-
-  protected:
-    ~StreamCalls() = default;
-};
-
 /// Memory of an engine.
 class Memory {
   public:
@@ -226,8 +206,7 @@ class Context : public Object {
     /// Uses a communicator of the user over these axes; `shard_group` 0: of the mesh itself.
     virtual void adopt(const AxisNames& axes, const host::Communicator& adopted, std::size_t shard_group,
                        SourceLocation where) = 0;
-    virtual const StreamCalls& stream_calls() const noexcept = 0;
-    virtual StreamWords stream(StreamFor which) const noexcept = 0;
+    virtual AnyStream stream(StreamFor which) const noexcept = 0;
     virtual void synchronize() const = 0;
     virtual void settle() const noexcept = 0;
     virtual TrafficLog& traffic() noexcept = 0;

@@ -48,17 +48,17 @@ template <class P, class Stream>
 concept ProductsOn = rules::MatrixProducts<P, Stream, float> && rules::MatrixProducts<P, Stream, double>;
 template <class P>
 constexpr bool multiplies() {
-    return ProductsOn<P, host::HostStream> || ProductsOn<P, gpu::TimelineRef>;
+    return ProductsOn<P, AnyStream> || ProductsOn<P, gpu::TimelineRef>;
 }
 /// Has such a library as a value.
 template <class P>
 class ProductsWithoutType {
-    using Stream = std::conditional_t<ProductsOn<P, host::HostStream>, host::HostStream, gpu::TimelineRef>;
+    using Stream = std::conditional_t<ProductsOn<P, AnyStream>, AnyStream, gpu::TimelineRef>;
 
   public:
     explicit ProductsWithoutType(const P& products) : products_(products) {}
     compiled::Products given() const noexcept {
-        if constexpr (std::is_same_v<Stream, host::HostStream>) {
+        if constexpr (std::is_same_v<Stream, AnyStream>) {
             return {&products_, nullptr};
         } else {
             return {nullptr, &products_};

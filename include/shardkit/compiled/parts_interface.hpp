@@ -24,9 +24,7 @@ struct PlanOptions;
 namespace recorder {
 struct RecentCall;
 }
-namespace host {
-class HostStream;
-}
+class AnyStream;
 namespace gpu {
 class TimelineRef;
 }
@@ -60,7 +58,7 @@ class Muon : public Optimizer {
 };
 /// A library of products of matrices for the memory of one kind of engine, or none.
 struct Products {
-    const shardkit::detail::AnyProducts<host::HostStream>* of_host = nullptr;
+    const shardkit::detail::AnyProducts<AnyStream>* of_host = nullptr;
     const shardkit::detail::AnyProducts<gpu::TimelineRef>* of_device = nullptr;
 };
 

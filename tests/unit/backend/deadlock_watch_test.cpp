@@ -9,8 +9,9 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/threads/late_watch.hpp>
+#include <shardkit/comm/any_stream.hpp>
 
 namespace deadlock_watch_test {
 
@@ -71,8 +72,8 @@ TEST_CASE("deadlock watch: a rank that waits for its streams waits as these do")
         };
         if (work == Work::waits_for_the_other_stream) {
             state.queues[0]->submit([&] { hold(state.streams[0]); });
-            const host::HostStream first(*state.queues[0]);
-            host::HostStream(*state.queues[1]).wait(first.record());
+            const AnyStream first(*state.queues[0]);
+            AnyStream(*state.queues[1]).wait(first.record());
             await([&] { return state.queues[1]->rests(); });
         } else {
             state.queues[1]->submit([&] { hold(state.streams[1]); });

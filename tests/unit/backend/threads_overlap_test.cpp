@@ -313,7 +313,7 @@ TEST_CASE("overlap: a stream of another rank's is refused with the user's line")
             2,
             [&](const Comm& world) {
                 host::detail::CommandQueue queue;
-                const host::HostStream stream(queue);
+                const AnyStream stream(queue);
                 std::vector<float> values(60);
                 const SourceLocation here = SourceLocation::current();
                 const std::string message = thrown_message<UsageError>([&] { barrier(world, stream, here); });

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/self/engine.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/update.hpp>
@@ -38,7 +38,7 @@ inline bool dry = false;  ///< nothing that is launched runs
 
 /// The host's stream, counted.
 struct Counted {
-    Counted(const sk::host::HostStream& /*stream*/) {}  // implicit: kernels get the engine's
+    Counted(const sk::AnyStream& /*stream*/) {}  // implicit: kernels get the engine's
     static void synchronize() noexcept {}
     template <class Work>
     static void submit(const Work& work) {
@@ -80,7 +80,7 @@ struct Engine : sk::self::Engine {
 static_assert(sk::engine::StepKernels<Engine> && sk::detail::BatchesUpdates<Engine, sk::Precision<float>>);
 
 /// Neither batches nor kernels by index: the least that trains.
-struct PlainKernels : sk::host::EnqueuedKernels<sk::host::HostStream> {
+struct PlainKernels : sk::host::EnqueuedKernels<sk::AnyStream> {
     static constexpr int for_each_index = 0;
 };
 struct PlainEngine : sk::self::Engine {

@@ -339,8 +339,7 @@ class FailsToSend final : public sk::host::DecoratedVerbs {
         : DecoratedVerbs(std::move(verbs)), culprit_(culprit), mishap_(mishap) {}
 
   private:
-    void around(const sk::Call& call, sk::host::Memory, const sk::host::HostStream&,
-                const Inner& inner) const override {
+    void around(const sk::Call& call, sk::host::Memory, const sk::AnyStream&, const Inner& inner) const override {
         if (rank() == culprit_ && call.signature.verb == sk::Verb::send) { mishap_(); }
         inner();
     }
@@ -432,7 +431,7 @@ class OnHosts final : public sk::host::DecoratedVerbs {
     std::size_t host_of(std::size_t rank) const noexcept override { return rank / 4; }
 
   private:
-    void around(const sk::Call&, sk::host::Memory, const sk::host::HostStream&, const Inner& inner) const override {
+    void around(const sk::Call&, sk::host::Memory, const sk::AnyStream&, const Inner& inner) const override {
         inner();
     }
     std::shared_ptr<const sk::host::Verbs> decorate(std::shared_ptr<const sk::host::Verbs> verbs) const override {

@@ -17,7 +17,9 @@
 #include <shardkit/backend/cuda/named_ranges.hpp>
 #include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
 
@@ -57,47 +59,42 @@ struct TimelineOptions {
 namespace detail {
 
 /// The state of a Timeline, which its references share; see TimelineRef for the rules. One thread at a time.
-class TimelineState : shardkit::detail::NotCopied {
+class TimelineState final : public engine::WorkQueue {
   public:
-    /// A point of one timeline. A default one has already happened. Copying it allocates nothing.
-    class Event {
-      public:
-        Event() noexcept = default;
-
-      private:
-        friend TimelineState;
-        Event(const TimelineState* timeline, std::uint64_t point, unsigned long long capture) noexcept
-            : timeline_(timeline), point_(point), capture_(capture) {}
-        const TimelineState* timeline_ = nullptr;
-        std::uint64_t point_ = 0;         // of the ring
-        unsigned long long capture_ = 0;  // CUDA graph capture in which it was recorded, 0: none
-    };
+    using Event = engine::WorkEvent;
 
     TimelineState(StreamRef stream, const TimelineOptions& options, SourceLocation where)
         : TimelineState(stream, options, DeviceGuard(device_or_current(options.device, where), where), where) {}
 
-    Event record() noexcept {
+    [[noreturn]] std::uint64_t submit(const Function& /*of_host*/) override {
+        throw_usage_error({},
+                          "a function of the host was given to a stream of a device, whose memory the host does not "
+                          "read; expected a kernel that nvcc compiles, or the engine self, threads or mpi");
+    }
+    Event record() noexcept override {
         const unsigned long long capture = capture_of(*this);
         EventRing& ring = capture == 0 ? events_ : captured_events_;
         const std::uint64_t point = ring.points();
         keep(cudaEventRecord(ring.next(), stream_.native()), "cudaEventRecord");
         ring.marked();
-        return {this, point, capture};
+        return {*this, point, capture};
     }
 
-    void wait(const Event& event) noexcept {
-        if (event.timeline_ == nullptr || event.timeline_ == this) { return; }
+    void wait(const Event& event) noexcept override {
+        if (event.queue() == nullptr || event.queue() == this) { return; }
+        if (!event.queue()->on_device()) { return event.queue()->settle(event); }
+        const auto& other = static_cast<const TimelineState&>(*event.queue());
         const unsigned long long capture = capture_of(*this);
-        if (event.capture_ != capture) {
+        if (event.capture() != capture) {
             // A stream joins a capture by waiting for one of its events. A capture that has ended cannot be joined.
-            const bool joins = capture == 0 && capture_of(*event.timeline_) == event.capture_;
+            const bool joins = capture == 0 && capture_of(other) == event.capture();
             if (!joins) { return; }
         }
-        const EventRing& ring = event.capture_ == 0 ? event.timeline_->events_ : event.timeline_->captured_events_;
-        keep(cudaStreamWaitEvent(stream_.native(), ring.at(event.point_), 0), "cudaStreamWaitEvent");
+        const EventRing& ring = event.capture() == 0 ? other.events_ : other.captured_events_;
+        keep(cudaStreamWaitEvent(stream_.native(), ring.at(event.point()), 0), "cudaStreamWaitEvent");
     }
 
-    void synchronize(SourceLocation where) const {
+    void synchronize(SourceLocation where) override {
         check(failure_, failed_call_, where);
         const std::uint64_t given = events_.points();
         if (watch_ == nullptr || (trusting_ > 0 && watch_->has_cut_off())) {
@@ -107,10 +104,10 @@ class TimelineState : shardkit::detail::NotCopied {
         await([&] { return cudaStreamQuery(stream_.native()); }, "cudaStreamQuery", where);
         waited_ = given;
     }
-    void synchronize(const Event& event, SourceLocation where) const {
+    void synchronize(const Event& event, SourceLocation where) override {
         check(failure_, failed_call_, where);
-        if (event.timeline_ != this || event.capture_ != 0) { return; }
-        const EventRef awaited(events_.at(event.point_));
+        if (event.queue() != this || event.capture() != 0) { return; }
+        const EventRef awaited(events_.at(event.point()));
         if (watch_ == nullptr) {
             awaited.synchronize(where);
             return;
@@ -118,7 +115,18 @@ class TimelineState : shardkit::detail::NotCopied {
         await([&] { return cudaEventQuery(awaited.native()); }, "cudaEventQuery", where);
     }
 
-    bool advanced(std::uint64_t& passed) const noexcept {
+    void settle() noexcept override {
+        try {
+            synchronize(SourceLocation{});
+        } catch (...) {}  // NOLINT(bugprone-empty-catch)
+    }
+    void settle(const Event& event) noexcept override {
+        try {
+            synchronize(event, {});
+        } catch (...) {}  // NOLINT(bugprone-empty-catch)
+    }
+
+    bool advanced(std::uint64_t& passed) const noexcept override {
         const RelaxedCapture relaxed;
         passed = std::max(passed, events_.oldest());
         const std::uint64_t before = passed;
@@ -126,28 +134,28 @@ class TimelineState : shardkit::detail::NotCopied {
         static_cast<void>(cudaGetLastError());
         return passed != before;
     }
-    bool is_ahead(const Event& event) const noexcept {
-        if (event.timeline_ != this || event.capture_ != 0) { return false; }
+    bool is_ahead(const Event& event) const noexcept override {
+        if (event.queue() != this || event.capture() != 0) { return false; }
         const RelaxedCapture relaxed;
-        const bool result = cudaEventQuery(events_.at(event.point_)) == cudaErrorNotReady;
+        const bool result = cudaEventQuery(events_.at(event.point())) == cudaErrorNotReady;
         static_cast<void>(cudaGetLastError());
         return result;
     }
 
-    bool was_waited_for(const Event& event) const noexcept {
-        return event.timeline_ == nullptr ||
-               (event.timeline_ == this && event.capture_ == 0 && event.point_ < waited_);
+    bool was_waited_for(const Event& event) const noexcept override {
+        return event.queue() == nullptr || (event.queue() == this && event.capture() == 0 && event.point() < waited_);
     }
-    void trust(bool begins) noexcept { trusting_ += begins ? 1 : -1; }
+    void trust(bool begins) noexcept override { trusting_ += begins ? 1 : -1; }
 
-    unsigned long long capture() noexcept { return capture_of(*this); }
-    StreamRef stream() const noexcept { return stream_; }
-    int device() const noexcept { return device_; }
-    std::span<std::byte> scratch() const noexcept { return scratch_.span(); }
+    unsigned long long capture() noexcept override { return capture_of(*this); }
+    cudaStream_t native() const noexcept override { return stream_.native(); }
+    int device() const noexcept override { return device_; }
+    std::span<std::byte> scratch() const noexcept override { return scratch_.span(); }
 
   private:
     TimelineState(StreamRef stream, const TimelineOptions& options, const DeviceGuard&, SourceLocation where)
-        : stream_(stream),
+        : WorkQueue(true),
+          stream_(stream),
           device_(current_device(where)),
           watch_(options.watch),
           events_(options.events, where),
@@ -199,8 +207,8 @@ class TimelineState : shardkit::detail::NotCopied {
     int device_;
     Watch* watch_;
     EventRing events_;
-    EventRing captured_events_;         // events recorded in a capture must not be waited for outside of it
-    mutable std::uint64_t waited_ = 0;  // the host has waited for work before this point
+    EventRing captured_events_;  // events recorded in a capture must not be waited for outside of it
+    std::uint64_t waited_ = 0;   // the host has waited for work before this point
     int trusting_ = 0;
     DeviceBuffer<std::byte> scratch_;
     cudaError_t failure_ = cudaSuccess;
@@ -226,55 +234,41 @@ class Timeline;
 ///     after it, even if an exception ended it: streams.join();  streams.fork();
 ///     launch behind the other streams' earlier work, and before their later work:
 ///     streams.join();  launch the graph in streams.compute;  streams.fork().
-class TimelineRef {
+class TimelineRef : public AnyStream {
   public:
-    /// A point of one timeline. A default one has already happened. Copying it allocates nothing.
-    using Event = detail::TimelineState::Event;
 #ifdef SHARDKIT_HAS_NVTX
     using Ranges = detail::NamedRanges;
 #endif
 
-    /// Returns an event behind the work given to the stream so far.
-    Event record() const noexcept { return state_->record(); }
-    /// Makes later work of the stream wait for the event; the host does not wait.
-    void wait(const Event& event) const noexcept { state_->wait(event); }
-    /// Makes the host wait for all work given to the stream so far, and polls the timeline's Watch meanwhile.
-    /// @throws Error of the stream's work, or of an earlier `record` or `wait`; what the Watch throws
-    void synchronize(SourceLocation where = SourceLocation::current()) const { state_->synchronize(where); }
-
-    /// Makes the host wait until an event of this timeline has happened; does nothing for an event of a capture. Not
-    /// allowed in a capture.
-    /// @throws the same
-    void synchronize(const Event& event, SourceLocation where = SourceLocation::current()) const {
-        state_->synchronize(event, where);
+    /// Takes a stream of an engine whose memory is a device's.
+    /// @throws UsageError for another one
+    explicit TimelineRef(const AnyStream& stream) : AnyStream(stream) {
+        if (!on_device()) {
+            throw_usage_error({}, "a stream of the host was given, expected one of a device: of the engine nccl");
+        }
     }
+
+    /// Makes later work of the stream wait for the event; the host does not wait.
+    void wait(const Event& event) const noexcept { settle(event); }
+    /// A function of the host has no place in it.
+    template <class Work>
+    void submit(const Work& work) const = delete;
+
     /// Returns whether any of the stream's events has happened since the last call with this `passed`, a caller's
     /// own, which begins at 0. For any thread.
-    bool advanced(std::uint64_t& passed) const noexcept { return state_->advanced(passed); }
+    bool advanced(std::uint64_t& passed) const noexcept { return queue_->advanced(passed); }
     /// Returns whether work before an event of this timeline is still to be done; false for an event of a capture.
     /// For any thread.
-    bool is_ahead(const Event& event) const noexcept { return state_->is_ahead(event); }
+    bool is_ahead(const Event& event) const noexcept { return queue_->is_ahead(event); }
 
-    /// Returns whether the host has waited for all work of this timeline before an event by a `synchronize` of the
-    /// whole stream, which the Watch has let pass: then it was done, whatever has ended since. False for an event of
-    /// a capture.
-    bool was_waited_for(const Event& event) const noexcept { return state_->was_waited_for(event); }
-    /// Begins and ends a time in which `synchronize` waits also where the Watch says that work was cut off: for who
-    /// reads what was done before.
-    void trust(bool begins) const noexcept { state_->trust(begins); }
-
-    /// Returns the graph capture that the stream is part of, 0: none.
-    unsigned long long capture() const noexcept { return state_->capture(); }
-
-    cudaStream_t native() const noexcept { return state_->stream().native(); }
+    cudaStream_t native() const noexcept { return queue_->native(); }
     /// Returns device memory for temporary storage of the next kernel.
-    std::span<std::byte> scratch() const noexcept { return state_->scratch(); }
-    int device() const noexcept { return state_->device(); }
+    std::span<std::byte> scratch() const noexcept { return queue_->scratch(); }
+    int device() const noexcept { return queue_->device(); }
 
   private:
     friend Timeline;
-    explicit TimelineRef(detail::TimelineState& state) noexcept : state_(&state) {}
-    detail::TimelineState* state_;
+    explicit TimelineRef(detail::TimelineState& state) noexcept : AnyStream(state) {}
 };
 
 static_assert(shardkit::Stream<TimelineRef>);

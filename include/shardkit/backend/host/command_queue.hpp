@@ -9,12 +9,12 @@
 #include <exception>
 #include <memory>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include <shardkit/backend/host/processor.hpp>
+#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::host::detail {
 
@@ -59,48 +59,25 @@ class QueueWait : public WaitCount {
 /// A function to call later, stored in place. Nothing is allocated, and a command may be dropped without a call.
 class Command {
   public:
-    static constexpr std::size_t bytes = 320;
-
-    /// A function to copy, without its type: a queue's code is compiled once for all of them.
-    class Function {
-      public:
-        template <class F>
-        [[gnu::always_inline]] Function(const F& function) noexcept  // NOLINT(google-explicit-constructor)
-            : object_(&function), size_(sizeof(F)), call_(&call<F>) {
-            static_assert(sizeof(F) <= bytes, "the command captures more than a slot of a queue holds");
-            static_assert(alignof(F) <= alignof(std::max_align_t));
-            static_assert(std::is_trivially_copy_constructible_v<F> && std::is_trivially_destructible_v<F>);
-        }
-
-      private:
-        friend Command;
-        template <class F>
-        static void call(void* function) {
-            (*static_cast<F*>(function))();
-        }
-
-        const void* object_;
-        std::size_t size_;
-        void (*call_)(void*);
-    };
+    using Function = engine::WorkQueue::Function;
 
     /// Stores a copy of the function.
     void set(const Function& function) noexcept {
-        std::memcpy(function_.data(), function.object_, function.size_);
-        call_ = function.call_;
+        std::memcpy(function_.data(), function.object, function.size);
+        call_ = function.call;
     }
     /// @throws what the function throws
     void operator()() { call_(function_.data()); }
 
   private:
     void (*call_)(void*) = nullptr;
-    alignas(std::max_align_t) std::array<std::byte, bytes> function_;
+    alignas(std::max_align_t) std::array<std::byte, Function::most_bytes> function_;
 };
 
 /// A thread that runs commands in the order in which one other thread submits them. It uses a fixed ring: nothing is
 /// allocated after construction, and `submit` waits while the ring is full.
 /// Errors:  an exception of a command is kept; later commands are dropped until `wait` has thrown it.
-class CommandQueue : shardkit::detail::NotCopied {
+class CommandQueue final : public engine::WorkQueue {
   public:
     static constexpr std::size_t slots = 256;
 
@@ -122,7 +99,17 @@ class CommandQueue : shardkit::detail::NotCopied {
     std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
 
     /// Submits a command and returns its position.
-    std::uint64_t submit(const Command::Function& command) { return submit(command, Kind::unless_failed); }
+    std::uint64_t submit(const Function& command) override { return submit(command, Kind::unless_failed); }
+
+    engine::WorkEvent record() noexcept override { return {*this, submitted()}; }
+    void wait(const engine::WorkEvent& event) noexcept override {
+        if (event.queue()->on_device()) { return event.queue()->settle(event); }
+        submit([event, this] { await(static_cast<CommandQueue&>(*event.queue()), event.point()); });
+    }
+    void synchronize(SourceLocation /*where*/) override { wait(submitted()); }
+    void synchronize(const engine::WorkEvent& event, SourceLocation /*where*/) override { wait(event.point()); }
+    void settle() noexcept override { await(submitted()); }
+    void settle(const engine::WorkEvent& event) noexcept override { await(event.point()); }
 
     /// Waits, in the submitting thread, until the command at `position` has run or was dropped.
     void await(std::uint64_t position) noexcept { wait_until(done_, position, &submitter_); }
@@ -161,7 +148,7 @@ class CommandQueue : shardkit::detail::NotCopied {
         Kind kind = Kind::unless_failed;
     };
 
-    std::uint64_t submit(const Command::Function& command, Kind kind) {
+    std::uint64_t submit(const Function& command, Kind kind) {
         const std::uint64_t position = submitted();
         if (position >= slots) { await(position - slots + 1); }
         Slot& slot = ring_[position % slots];

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/host/verbs.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -29,7 +29,7 @@ namespace shardkit::host {
 /// Cost:    a virtual call for each verb, some nanoseconds
 class Communicator {
   public:
-    using Stream = HostStream;
+    using Stream = AnyStream;
 
     explicit Communicator(std::shared_ptr<const Verbs> verbs) noexcept : verbs_(std::move(verbs)) {}
     /// Takes the communicator over all ranks of an engine's world, which must outlive it.

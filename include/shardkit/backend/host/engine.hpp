@@ -6,7 +6,7 @@
 #include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/host/enqueued_kernels.hpp>
-#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/engine.hpp>
 
@@ -17,10 +17,10 @@ namespace shardkit::host {
 struct Engine {
     static constexpr std::string_view name = "host";
     using Communicator = host::Communicator;
-    using Stream = HostStream;
+    using Stream = AnyStream;
     template <class T>
     using Buffer = HostBuffer<T>;
-    using Kernels = EnqueuedKernels<HostStream>;
+    using Kernels = EnqueuedKernels<AnyStream>;
 };
 
 }  // namespace shardkit::host

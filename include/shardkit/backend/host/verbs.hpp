@@ -7,9 +7,9 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -40,7 +40,7 @@ class Verbs : shardkit::detail::NotCopied {
     virtual std::string_view engine_name() const noexcept = 0;
     virtual engine::Traits traits() const noexcept = 0;
     /// Returns the streams of a rank's work; default ones run it in the caller.
-    virtual Streams<HostStream> streams() const noexcept { return {}; }
+    virtual Streams<AnyStream> streams() const noexcept { return {}; }
     /// Returns a number that ranks of one host share.
     virtual std::size_t host_of(std::size_t /*rank*/) const noexcept { return 0; }
     /// Places zeroed memory where peers see it; null where any memory of the host does as well.
@@ -54,27 +54,27 @@ class Verbs : shardkit::detail::NotCopied {
                                                const Call& call) const = 0;
     /// Compares the ranks' calls, where the engine does not compare each one as it is made.
     virtual void compare_calls(SourceLocation /*where*/) const {}
-    virtual void barrier(const HostStream& stream, const Call& call) const = 0;
+    virtual void barrier(const AnyStream& stream, const Call& call) const = 0;
 
     // Verbs return what they have moved, or will.
 
-    virtual std::uint64_t all_gather(ConstMemory shard, Memory full, const HostStream& stream,
+    virtual std::uint64_t all_gather(ConstMemory shard, Memory full, const AnyStream& stream,
                                      const Call& call) const = 0;
     virtual std::uint64_t reduce_scatter(const Reducer& reducer, ReduceOp op, ConstMemory full, Memory shard,
-                                         const HostStream& stream, const Call& call) const = 0;
+                                         const AnyStream& stream, const Call& call) const = 0;
     virtual std::uint64_t all_reduce(const Reducer& reducer, ReduceOp op, ConstMemory input, Memory output,
-                                     const HostStream& stream, const Call& call) const = 0;
-    virtual std::uint64_t broadcast(Memory values, std::size_t root, const HostStream& stream,
+                                     const AnyStream& stream, const Call& call) const = 0;
+    virtual std::uint64_t broadcast(Memory values, std::size_t root, const AnyStream& stream,
                                     const Call& call) const = 0;
-    virtual std::uint64_t all_to_all(ConstMemory sent, Memory received, const HostStream& stream,
+    virtual std::uint64_t all_to_all(ConstMemory sent, Memory received, const AnyStream& stream,
                                      const Call& call) const = 0;
     virtual void all_to_all_uneven(ConstMemory sent, std::span<const std::size_t> send_counts, Memory received,
-                                   std::span<const std::size_t> receive_counts, const HostStream& stream,
+                                   std::span<const std::size_t> receive_counts, const AnyStream& stream,
                                    const Call& call) const = 0;
-    virtual void send(ConstMemory values, std::size_t to, const HostStream& stream, const Call& call) const = 0;
-    virtual void receive(Memory values, std::size_t from, const HostStream& stream, const Call& call) const = 0;
+    virtual void send(ConstMemory values, std::size_t to, const AnyStream& stream, const Call& call) const = 0;
+    virtual void receive(Memory values, std::size_t from, const AnyStream& stream, const Call& call) const = 0;
     virtual void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from,
-                              const HostStream& stream, const Call& call) const = 0;
+                              const AnyStream& stream, const Call& call) const = 0;
 
   protected:
     Verbs(std::size_t rank, std::size_t size, const engine::CommunicatorLabel& label) noexcept

@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include <shardkit/backend/host/communicator.hpp>
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
@@ -25,6 +24,7 @@
 #include <shardkit/backend/mpi/uneven.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/backend/shared/verbs.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -50,7 +50,7 @@ namespace shardkit::mpi::detail {
 /// Errors: CommError with MPI's text when a call fails, on every rank when the ranks' calls disagree (before any
 /// output is written), and after Options::timeout; PeerError when a needed rank has returned.
 class RankVerbs final : public host::Verbs {
-    using Stream = host::HostStream;
+    using Stream = AnyStream;
 
   public:
     RankVerbs(World& world, Group& group, std::string_view axes)

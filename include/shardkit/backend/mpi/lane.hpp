@@ -14,13 +14,14 @@
 #include <thread>
 #include <vector>
 
-#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/watch.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -49,8 +50,8 @@ class Lane : shardkit::detail::NotCopied {
     /// Starts a thread for the lane.
     void start() { queue_ = std::make_unique<host::detail::CommandQueue>(spins_); }
     /// Returns the lane's stream; an inline one before `start`.
-    host::HostStream stream() const noexcept { return queue_ ? host::HostStream(*queue_) : host::HostStream(); }
-    bool runs(const host::HostStream& stream) const noexcept { return queue_ && stream.runs_on(*queue_); }
+    AnyStream stream() const noexcept { return queue_ ? AnyStream(*queue_) : AnyStream(); }
+    bool runs(const AnyStream& stream) const noexcept { return queue_ && stream.runs_on(*queue_); }
     /// Runs work(lane) behind the lane's earlier work. The work is copied. With a thread, this returns at once.
     template <class Work>
     void submit(const Work& work) {
@@ -220,7 +221,7 @@ class Lanes : shardkit::detail::NotCopied {
     /// Returns the lane of reductions; the usual one if they have none of their own.
     const Lane& reductions() const noexcept { return lanes_.back(); }
     /// Returns the lane that runs the stream's work; null for a stream of another World.
-    Lane* of(const host::HostStream& stream) noexcept {
+    Lane* of(const AnyStream& stream) noexcept {
         if (stream.is_inline()) { return &lanes_.front(); }
         const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& l) { return l.runs(stream); });
         return found == lanes_.end() ? nullptr : &*found;

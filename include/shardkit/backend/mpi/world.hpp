@@ -18,7 +18,6 @@
 #include <vector>
 
 #include <shardkit/backend/host/communicator.hpp>
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/group.hpp>
@@ -28,6 +27,7 @@
 #include <shardkit/backend/mpi/returned_ranks.hpp>
 #include <shardkit/backend/mpi/watch.hpp>
 #include <shardkit/backend/shared/split_groups.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -73,7 +73,7 @@ class World : shardkit::detail::NotCopied {
     /// @throws PeerError when a rank does not come within Options::timeout, or its process has ended
     void finish(SourceLocation where = SourceLocation::current()) {
         records_->returned();
-        execute(host::HostStream(), where, [this, where](detail::Lane& lane) {
+        execute(AnyStream(), where, [this, where](detail::Lane& lane) {
             lane.exchange_returns(own_call(lane, "finish", where), groups_);
             const detail::BlockingCall bounded("MPI_Comm_free", "finish", options().timeout, where);
             job_.returned.close(where);
@@ -130,11 +130,11 @@ class World : shardkit::detail::NotCopied {
     const detail::Host& host() const noexcept { return job_.host; }
 
     /// Returns the stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
-    host::HostStream communication_stream() const noexcept { return lanes_.usual().stream(); }
+    AnyStream communication_stream() const noexcept { return lanes_.usual().stream(); }
     /// Returns the stream on which reductions overlap, with an order of its own; the communication stream without
     /// Options::separate_reductions.
-    host::HostStream reduction_stream() const noexcept { return lanes_.reductions().stream(); }
-    Streams<host::HostStream> streams() const noexcept { return {{}, communication_stream(), reduction_stream()}; }
+    AnyStream reduction_stream() const noexcept { return lanes_.reductions().stream(); }
+    Streams<AnyStream> streams() const noexcept { return {{}, communication_stream(), reduction_stream()}; }
 
     /// Describes a verb over the group, called in the lane. The arguments must outlive it.
     detail::Call call(detail::Lane& lane, detail::Group& group, const std::string& axes,
@@ -146,7 +146,7 @@ class World : shardkit::detail::NotCopied {
     /// @throws UsageError when the stream belongs to another World; an exception of the work (here, or from a later
     /// call)
     template <class Work>
-    void execute(const host::HostStream& stream, SourceLocation where, const Work& work) {
+    void execute(const AnyStream& stream, SourceLocation where, const Work& work) {
         detail::Lane* const lane = lanes_.of(stream);
         if (lane == nullptr) {
             throw_usage_error(where,

@@ -9,21 +9,23 @@
 #include <type_traits>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/verbs.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::nccl::detail {
 
-/// NCCL's verbs without types, as files of the compiled form call them: over memory of the GPU, in the order of the
-/// rank's compute stream, which is the stream of verbs that are given none.
+/// NCCL's verbs without types, as files of the compiled form call them: over memory of the GPU, in the order of a
+/// stream of the rank's.
 template <class Kernels>
 class VerbsWithoutTypes final : public host::Verbs {
     using Memory = host::Memory;
     using ConstMemory = host::ConstMemory;
-    using HostStream = host::HostStream;
 
   public:
     explicit VerbsWithoutTypes(const Communicator<Kernels>& comm)
@@ -32,6 +34,10 @@ class VerbsWithoutTypes final : public host::Verbs {
 
     std::string_view engine_name() const noexcept override { return "nccl"; }
     engine::Traits traits() const noexcept override { return comm_.traits(); }
+    Streams<AnyStream> streams() const noexcept override {
+        const auto streams = comm_.streams();
+        return {streams.compute, streams.communication, streams.reduction};
+    }
     std::shared_ptr<void> place(std::size_t bytes) const override {
         auto placed =
             std::make_shared<gpu::detail::ArenaBuffer<std::uint8_t>>(comm_.template buffer<std::uint8_t>(bytes));
@@ -44,42 +50,42 @@ class VerbsWithoutTypes final : public host::Verbs {
         return made(comm_.split(color, key, axes, call));
     }
     void compare_calls(SourceLocation where) const override { comm_.compare_calls(where); }
-    void barrier(const HostStream& /*stream*/, const shardkit::Call& call) const override {
-        comm_.barrier(stream(), call);
+    void barrier(const AnyStream& stream, const shardkit::Call& call) const override {
+        comm_.barrier(on(stream), call);
     }
 
-    std::uint64_t all_gather(ConstMemory shard, Memory full, const HostStream& /*stream*/,
+    std::uint64_t all_gather(ConstMemory shard, Memory full, const AnyStream& stream,
                              const shardkit::Call& call) const override {
-        comm_.all_gather(bytes(shard), bytes(full), stream(), call);
+        comm_.all_gather(bytes(shard), bytes(full), on(stream), call);
         return shardkit::detail::part_from_peers(call.payload, size());
     }
     std::uint64_t reduce_scatter(const host::Reducer& /*reducer*/, ReduceOp op, ConstMemory full, Memory shard,
-                                 const HostStream& /*stream*/, const shardkit::Call& call) const override {
+                                 const AnyStream& stream, const shardkit::Call& call) const override {
         return with_types(call, [&]<class In, class Out>() {
-            return comm_.reduce_scatter(op, elements<In>(full), elements<Out>(shard), stream(), call);
+            return comm_.reduce_scatter(op, elements<In>(full), elements<Out>(shard), on(stream), call);
         });
     }
     std::uint64_t all_reduce(const host::Reducer& /*reducer*/, ReduceOp op, ConstMemory input, Memory output,
-                             const HostStream& /*stream*/, const shardkit::Call& call) const override {
+                             const AnyStream& stream, const shardkit::Call& call) const override {
         return with_types(call, [&]<class In, class Out>() {
-            return comm_.all_reduce(op, elements<In>(input), elements<Out>(output), stream(), call);
+            return comm_.all_reduce(op, elements<In>(input), elements<Out>(output), on(stream), call);
         });
     }
-    std::uint64_t broadcast(Memory values, std::size_t root, const HostStream& /*stream*/,
+    std::uint64_t broadcast(Memory values, std::size_t root, const AnyStream& stream,
                             const shardkit::Call& call) const override {
-        comm_.broadcast(bytes(values), root, stream(), call);
+        comm_.broadcast(bytes(values), root, on(stream), call);
         return shardkit::detail::bytes_with_peer(comm_, root, values.bytes());
     }
-    std::uint64_t all_to_all(ConstMemory sent, Memory received, const HostStream& /*stream*/,
+    std::uint64_t all_to_all(ConstMemory sent, Memory received, const AnyStream& stream,
                              const shardkit::Call& call) const override {
-        comm_.all_to_all(bytes(sent), bytes(received), stream(), call);
+        comm_.all_to_all(bytes(sent), bytes(received), on(stream), call);
         return shardkit::detail::part_from_peers(call.payload, size());
     }
     void all_to_all_uneven(ConstMemory sent, std::span<const std::size_t> send_counts, Memory received,
-                           std::span<const std::size_t> receive_counts, const HostStream& /*stream*/,
+                           std::span<const std::size_t> receive_counts, const AnyStream& stream,
                            const shardkit::Call& call) const override {
         const auto as_they_are = [&]<class T>(std::type_identity<T> /*of that size*/) {
-            comm_.all_to_all_uneven(elements<T>(sent), send_counts, elements<T>(received), receive_counts, stream(),
+            comm_.all_to_all_uneven(elements<T>(sent), send_counts, elements<T>(received), receive_counts, on(stream),
                                     call);
         };
         // Counts are those of elements.
@@ -88,24 +94,27 @@ class VerbsWithoutTypes final : public host::Verbs {
         if (sent.size == 2) { return as_they_are(std::type_identity<bf16>{}); }
         as_they_are(std::type_identity<std::uint8_t>{});
     }
-    void send(ConstMemory values, std::size_t to, const HostStream& /*stream*/,
+    void send(ConstMemory values, std::size_t to, const AnyStream& stream,
               const shardkit::Call& call) const override {
-        comm_.send(bytes(values), to, stream(), call);
+        comm_.send(bytes(values), to, on(stream), call);
     }
-    void receive(Memory values, std::size_t from, const HostStream& /*stream*/,
+    void receive(Memory values, std::size_t from, const AnyStream& stream,
                  const shardkit::Call& call) const override {
-        comm_.receive(bytes(values), from, stream(), call);
+        comm_.receive(bytes(values), from, on(stream), call);
     }
-    void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from,
-                      const HostStream& /*stream*/, const shardkit::Call& call) const override {
-        comm_.send_receive(bytes(sent), to, bytes(received), from, stream(), call);
+    void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from, const AnyStream& stream,
+                      const shardkit::Call& call) const override {
+        comm_.send_receive(bytes(sent), to, bytes(received), from, on(stream), call);
     }
 
   private:
     static std::shared_ptr<const Verbs> made(const Communicator<Kernels>& comm) {
         return std::make_shared<const VerbsWithoutTypes>(comm);
     }
-    gpu::TimelineRef stream() const noexcept { return comm_.compute_stream(); }
+    /// A default stream is that of verbs that are given none.
+    gpu::TimelineRef on(const AnyStream& stream) const {
+        return stream.is_inline() ? comm_.compute_stream() : gpu::TimelineRef(stream);
+    }
     template <class T>
     static std::span<const T> elements(ConstMemory memory) noexcept {
         return {reinterpret_cast<const T*>(memory.at), memory.bytes() / sizeof(T)};

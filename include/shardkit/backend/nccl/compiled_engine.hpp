@@ -52,18 +52,6 @@ struct CommunicatorValue<NcclEngine::Communicator> {
         return verbs->typed();
     }
 };
-template <>
-struct StreamForVerbs<gpu::TimelineRef> {
-    static host::HostStream of(const gpu::TimelineRef& /*stream*/, StreamFor which) {
-        if (which != StreamFor::compute) {
-            throw_usage_error({},
-                              "over NCCL a verb of the compiled form runs on the compute stream, and another "
-                              "stream was given; expected none, or rank.compute_stream()");
-        }
-        return {};
-    }
-};
-
 extern template class AnyOptimizer<NcclEngine, RuleOptimizer>;
 extern template class ContextOf<NcclEngine>;
 extern template class GroupsOf<NcclEngine>;

@@ -109,7 +109,7 @@ class World {
 
     int device() const noexcept { return world_->device(); }
     /// Counts the launch of a CUDA graph with verbs on the compute stream.
-    void keep_pace(const compiled::Stream& /*compute*/, SourceLocation where = SourceLocation::current()) {
+    void keep_pace(const AnyStream& /*compute*/, SourceLocation where = SourceLocation::current()) {
         world_->keep_pace(where);
     }
     void keep_pace(SourceLocation where = SourceLocation::current()) { world_->keep_pace(where); }

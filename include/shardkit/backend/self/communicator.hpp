@@ -9,10 +9,10 @@
 
 #include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/copy_elements.hpp>
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -34,7 +34,7 @@ namespace detail {
 /// The verbs of a group of one rank. In place, every verb does nothing; out of place it copies, or converts like a
 /// reduction over one rank. It allocates nothing.
 class RankVerbs final : public host::Verbs {
-    using Stream = host::HostStream;
+    using Stream = AnyStream;
 
   public:
     RankVerbs(engine::Journal& journal, std::string_view axes) : host::Verbs(0, 1, journal.label(axes)) {}

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include <shardkit/backend/host/communicator.hpp>
-#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
@@ -19,6 +18,7 @@
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/backend/threads/split.hpp>
 #include <shardkit/backend/threads/world.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -48,7 +48,7 @@ namespace shardkit::threads::detail {
 ///          rank and before any output is written, when the ranks' calls disagree in verb, type, count, operation or
 ///          root.
 class RankVerbs final : public host::Verbs {
-    using Stream = host::HostStream;
+    using Stream = AnyStream;
 
   public:
     RankVerbs(const GroupHandle& handle, std::shared_ptr<Group> kept)

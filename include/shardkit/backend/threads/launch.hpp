@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/world.hpp>

@@ -7,9 +7,10 @@
 #include <optional>
 #include <string>
 
-#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/range.hpp>
@@ -54,9 +55,9 @@ struct RankState : ThreadState {
 
     static constexpr std::size_t index(Caller caller) noexcept { return static_cast<std::size_t>(caller) - 1; }
     ThreadState& thread(Caller caller) noexcept { return caller == Caller::rank ? *this : streams[index(caller)]; }
-    host::HostStream stream(Caller caller) const noexcept {
+    AnyStream stream(Caller caller) const noexcept {
         const auto& queue = queues[index(caller)];
-        return queue ? host::HostStream(*queue) : host::HostStream();
+        return queue ? AnyStream(*queue) : AnyStream();
     }
 
     /// Returns whether no thread of this rank can go on by itself: its own thread waits, for peers or for its

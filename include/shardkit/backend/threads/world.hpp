@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/group_list.hpp>
@@ -24,6 +24,7 @@
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
@@ -81,13 +82,13 @@ class World : shardkit::detail::NotCopied {
     /// Returns when all work that the rank gave to its streams has run.
     /// @throws the first exception of that work
     void drain(std::size_t rank) {
-        shardkit::detail::synchronize_all([](const host::HostStream& stream) { stream.synchronize(); },
+        shardkit::detail::synchronize_all([](const AnyStream& stream) { stream.synchronize(); },
                                           states_[rank].stream(Caller::communication),
                                           states_[rank].stream(Caller::reduction));
     }
     /// Returns which of the rank's streams it is.
     /// @throws UsageError when it is none of them
-    Caller owner(const host::HostStream& stream, const GroupHandle& handle, SourceLocation where) const {
+    Caller owner(const AnyStream& stream, const GroupHandle& handle, SourceLocation where) const {
         for (const Caller caller : {Caller::communication, Caller::reduction}) {
             const auto& queue = state(handle).queues[RankState::index(caller)];
             if (queue && stream.runs_on(*queue)) { return caller; }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/not_copied.hpp>
+
+struct CUstream_st;  // what CUDA's stream is a pointer to
+
+namespace shardkit {
+
+class AnyStream;
+
+namespace engine {
+
+class WorkQueue;
+
+/// A point of a WorkQueue. A default one has already happened. Copying it allocates nothing.
+class WorkEvent {
+  public:
+    WorkEvent() noexcept = default;
+    WorkEvent(WorkQueue& queue, std::uint64_t point, unsigned long long capture = 0) noexcept
+        : queue_(&queue), point_(point), capture_(capture) {}
+
+    /// Returns the queue that it is a point of; null: it has happened.
+    WorkQueue* queue() const noexcept { return queue_; }
+    std::uint64_t point() const noexcept { return point_; }
+    /// Returns the graph capture in which it was recorded, 0: none.
+    unsigned long long capture() const noexcept { return capture_; }
+
+  private:
+    WorkQueue* queue_ = nullptr;
+    std::uint64_t point_ = 0;
+    unsigned long long capture_ = 0;
+};
+
+/// What the work of a stream waits in: a thread of the host that runs functions, or a stream of a device. Only one
+/// thread gives it work.
+class WorkQueue : shardkit::detail::NotCopied {
+  public:
+    /// A function to copy, without its type: a queue's code is compiled once for all of them.
+    class Function {
+      public:
+        static constexpr std::size_t most_bytes = 320;
+
+        template <class F>
+        [[gnu::always_inline]] Function(const F& function) noexcept  // NOLINT(google-explicit-constructor)
+            : object(&function), size(sizeof(F)), call(&call_as<F>) {
+            static_assert(sizeof(F) <= most_bytes, "the command captures more than a slot of a queue holds");
+            static_assert(alignof(F) <= alignof(std::max_align_t));
+            static_assert(std::is_trivially_copy_constructible_v<F> && std::is_trivially_destructible_v<F>);
+        }
+
+        const void* object;
+        std::size_t size;
+        void (*call)(void*);
+
+      private:
+        template <class F>
+        static void call_as(void* function) {
+            (*static_cast<F*>(function))();
+        }
+    };
+
+    /// Returns whether its work is a device's, on memory of the device.
+    bool on_device() const noexcept { return on_device_; }
+
+    /// Submits a function of the host, and returns its position.
+    /// @throws UsageError where the work is a device's
+    virtual std::uint64_t submit(const Function& function) = 0;
+    /// Returns an event behind all work so far.
+    virtual WorkEvent record() noexcept = 0;
+    /// Makes later work wait for an event of another queue; the host does not wait, unless one of the two is a
+    /// device's and the other is not.
+    virtual void wait(const WorkEvent& event) noexcept = 0;
+    /// Makes the host wait for all work so far, or for the work before an event of this queue.
+    /// @throws what the work threw, or says of its failure
+    virtual void synchronize(SourceLocation where) = 0;
+    virtual void synchronize(const WorkEvent& event, SourceLocation where) = 0;
+    /// Wait likewise, without throwing: the next wait throws.
+    virtual void settle() noexcept = 0;
+    virtual void settle(const WorkEvent& event) noexcept = 0;
+
+    // What devices say besides; see gpu::TimelineRef.
+
+    virtual unsigned long long capture() noexcept { return 0; }
+    virtual bool was_waited_for(const WorkEvent& /*event*/) const noexcept { return true; }
+    virtual void trust(bool /*begins*/) noexcept {}
+    virtual bool advanced(std::uint64_t& /*passed*/) const noexcept { return false; }
+    virtual bool is_ahead(const WorkEvent& /*event*/) const noexcept { return false; }
+    virtual CUstream_st* native() const noexcept { return nullptr; }
+    virtual int device() const noexcept { return -1; }
+    virtual std::span<std::byte> scratch() const noexcept { return {}; }
+
+  protected:
+    explicit WorkQueue(bool on_device = false) noexcept : on_device_(on_device) {}
+    ~WorkQueue() = default;
+
+  private:
+    bool on_device_;
+};
+
+}  // namespace engine
+
+/// A stream of any engine: work in order, in the caller before the call returns (a default stream), in a thread of
+/// the host, or on a device. It is a reference: what its work waits in must outlive it, and only one thread may use
+/// it.
+class AnyStream {
+  public:
+    using Event = engine::WorkEvent;
+
+    AnyStream() noexcept = default;
+    AnyStream(InlineStream /*same*/) noexcept {}  // implicit: a verb takes either
+    explicit AnyStream(engine::WorkQueue& queue) noexcept : queue_(&queue) {}
+
+    /// Returns whether work runs in the caller before the call returns.
+    bool is_inline() const noexcept { return queue_ == nullptr; }
+    /// Returns whether its work is a device's, on memory of the device.
+    bool on_device() const noexcept { return queue_ != nullptr && queue_->on_device(); }
+    bool runs_on(const engine::WorkQueue& queue) const noexcept { return queue_ == &queue; }
+
+    /// Returns an event behind the work given to the stream so far.
+    Event record() const noexcept { return queue_ == nullptr ? Event() : queue_->record(); }
+    /// Makes later work of this stream wait for the event; an inline stream waits at once.
+    /// @throws what work before the event threw, if this stream is inline
+    void wait(const Event& event) const {
+        if (is_inline() && event.queue() != nullptr) {
+            event.queue()->synchronize(event, {});
+        } else {
+            settle(event);
+        }
+    }
+    /// Waits likewise, and leaves an exception of the work to the next wait.
+    void settle(const Event& event) const noexcept {
+        if (event.queue() == nullptr || event.queue() == queue_) { return; }
+        if (queue_ != nullptr) {
+            queue_->wait(event);
+        } else {
+            event.queue()->settle(event);
+        }
+    }
+    /// Makes the host wait for all work of the stream.
+    /// @throws what the work threw, or says of its failure
+    void synchronize(SourceLocation where = SourceLocation::current()) const {
+        if (queue_ != nullptr) { queue_->synchronize(where); }
+    }
+    /// Makes the host wait until an event of this stream has happened.
+    /// @throws the same
+    void synchronize(const Event& event, SourceLocation where = SourceLocation::current()) const {
+        if (queue_ != nullptr) { queue_->synchronize(event, where); }
+    }
+    /// Waits likewise for all work, and leaves an exception of it to the next wait.
+    void settle() const noexcept {
+        if (queue_ != nullptr) { queue_->settle(); }
+    }
+
+    /// Runs a function of the host, `work()`, in this stream's order. The work is copied, and must be trivially
+    /// destructible and small.
+    /// @throws UsageError where the stream is a device's
+    template <class Work>
+    [[gnu::always_inline]] void submit(const Work& work) const {
+        if (queue_ != nullptr) {
+            queue_->submit(work);
+        } else {
+            work();
+        }
+    }
+
+    /// Returns the graph capture that the stream is part of, 0: none.
+    unsigned long long capture() const noexcept { return queue_ == nullptr ? 0 : queue_->capture(); }
+    /// Returns whether the host has waited for an event of the stream by a `synchronize`, so that its work was done
+    /// whatever happened since.
+    bool was_waited_for(const Event& event) const noexcept {
+        return queue_ == nullptr || queue_->was_waited_for(event);
+    }
+    /// Begins and ends a time in which `synchronize` waits also where work was cut off: for who reads what was done
+    /// before.
+    void trust(bool begins) const noexcept {
+        if (queue_ != nullptr) { queue_->trust(begins); }
+    }
+
+  protected:
+    engine::WorkQueue* queue_ = nullptr;
+};
+
+static_assert(Stream<AnyStream>);
+
+}  // namespace shardkit
