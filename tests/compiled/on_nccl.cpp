@@ -154,10 +154,13 @@ void communicate(sk::Context<>& rank, const Device& device) {
 
     const auto compute = rank.compute_stream();
     const auto communication = rank.communication_stream();
+    const auto addend = rank.buffer<float>(4);
+    device.add(addend.span(), mine + 1);
     communication.wait(compute.record());
-    sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, shard.span(), communication);
+    sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, addend.span(), communication);
     compute.wait(communication.record());
-    expect(all_are(device.read(rank, shard.span()), ranks * ranks), "an all-reduce in the order of another stream");
+    expect(all_are(device.read(rank, addend.span()), ranks * (ranks + 1) / 2),
+           "an all-reduce in the order of another stream");
     communication.synchronize();
     rank.synchronize();
 }

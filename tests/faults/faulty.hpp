@@ -217,7 +217,7 @@ class FaultyVerbs final : public host::DecoratedVerbs {
 
   private:
     /// Makes a call, and spoils what it delivers if the plan says so, behind it in the stream.
-    void around(const Call& call, host::Memory delivered, const AnyStream& stream,
+    void around(const Call& call, host::Memory delivered, const shardkit::AnyStream& stream,
                 const Inner& inner) const override {
         faults_->make(label().journal.recorder(), call, delivered.bytes(), inner, [&](std::uint64_t bit) {
             auto* const byte = delivered.at + bit / 8;

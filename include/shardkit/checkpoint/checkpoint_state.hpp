@@ -161,6 +161,7 @@ class State {
     /// Lets the host wait for streams of a World that has lost ranks since, if the values are those before the loss.
     void trust_waits([[maybe_unused]] detail::SavedState& state, [[maybe_unused]] SourceLocation where) const {
         if constexpr (requires(const typename Engine::Stream stream) { stream.trust(true); }) {
+            if (detail::host_reads<Engine>(context_->compute_stream())) { return; }
             for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
                 if (!detail::was_waited_for(context_->compute_stream(), group.parameters().updated())) { return; }
             }

@@ -10,13 +10,13 @@
 
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
-#include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/detail/to_size.hpp>
+#include <shardkit/memory/memory_copies.hpp>
 
 namespace shardkit::detail {
 

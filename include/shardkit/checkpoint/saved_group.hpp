@@ -107,7 +107,9 @@ class SavedGroupOf final : public SavedGroup {
     }
 
     std::unique_ptr<engine::MemoryCopies> copies([[maybe_unused]] SourceLocation where) const override {
-        if constexpr (host_reads<Engine>) {
+        if constexpr (requires { group_.context().world().memory_copies(stream(), where); }) {
+            return group_.context().world().memory_copies(stream(), where);
+        } else if constexpr (may_host_read<Engine>) {
             return nullptr;
         } else {
             return std::make_unique<typename Engine::MemoryCopies>(stream(), where);
@@ -154,7 +156,7 @@ class SavedGroupOf final : public SavedGroup {
         const bool offloaded = kind.role != Role::parameters && geometry().offloads();
         if (offloaded) { stream().synchronize(); }
         auto& added = *values.push_back(std::make_unique<SavedValues>(kind, geometry(), held, std::move(of)));
-        added.on_host = host_reads<Engine> || offloaded;
+        added.on_host = host_reads<Engine>(stream()) || offloaded;
         added.holder = this;
         return added;
     }

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include <shardkit/checkpoint/file_names.hpp>
-#include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/sharded/blocks_of.hpp>

@@ -14,12 +14,12 @@
 
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
-#include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
+#include <shardkit/memory/memory_copies.hpp>
 
 namespace shardkit::detail {
 

@@ -20,24 +20,34 @@ namespace engine {
 
 class WorkQueue;
 
+/// Named ranges, under which a profiler shows the work that the host gave to streams. Ranges that are pushed are
+/// nested; those that are started may end in any order.
+class WorkRanges {
+  public:
+    virtual void push(const char* name) const noexcept = 0;
+    virtual void pop() const noexcept = 0;
+    virtual std::uint64_t start(const char* name) const noexcept = 0;
+    virtual void end(std::uint64_t started) const noexcept = 0;
+
+  protected:
+    ~WorkRanges() = default;
+};
+
 /// A point of a WorkQueue. A default one has already happened. Copying it allocates nothing.
 class WorkEvent {
   public:
     WorkEvent() noexcept = default;
-    WorkEvent(WorkQueue& queue, std::uint64_t point, unsigned long long capture = 0) noexcept
-        : queue_(&queue), point_(point), capture_(capture) {}
+    WorkEvent(WorkQueue& queue, std::uint64_t point) noexcept : queue_(&queue), point_(point) {}
 
     /// Returns the queue that it is a point of; null: it has happened.
     WorkQueue* queue() const noexcept { return queue_; }
     std::uint64_t point() const noexcept { return point_; }
-    /// Returns the graph capture in which it was recorded, 0: none.
-    unsigned long long capture() const noexcept { return capture_; }
 
   private:
     WorkQueue* queue_ = nullptr;
     std::uint64_t point_ = 0;
-    unsigned long long capture_ = 0;
 };
+static_assert(sizeof(WorkEvent) == 16);  // in registers: windows and gradients hand on several
 
 /// What the work of a stream waits in: a thread of the host that runs functions, or a stream of a device. Only one
 /// thread gives it work.
@@ -86,13 +96,17 @@ class WorkQueue : shardkit::detail::NotCopied {
     virtual void settle() noexcept = 0;
     virtual void settle(const WorkEvent& event) noexcept = 0;
 
-    // What devices say besides; see gpu::TimelineRef.
+    // What devices do and say besides; see gpu::TimelineRef.
+
+    /// Copies bytes between memory of the host and the device's. Behind the work so far; the host waits.
+    virtual void copy(const void* /*from*/, void* /*to*/, std::size_t /*bytes*/, SourceLocation /*where*/) {}
 
     virtual unsigned long long capture() noexcept { return 0; }
     virtual bool was_waited_for(const WorkEvent& /*event*/) const noexcept { return true; }
     virtual void trust(bool /*begins*/) noexcept {}
     virtual bool advanced(std::uint64_t& /*passed*/) const noexcept { return false; }
     virtual bool is_ahead(const WorkEvent& /*event*/) const noexcept { return false; }
+    virtual const WorkRanges* ranges() const noexcept { return nullptr; }
     virtual CUstream_st* native() const noexcept { return nullptr; }
     virtual int device() const noexcept { return -1; }
     virtual std::span<std::byte> scratch() const noexcept { return {}; }
@@ -171,6 +185,12 @@ class AnyStream {
         }
     }
 
+    /// Copies bytes between memory of the host and that of a device whose stream it is, behind its work so far. The
+    /// host waits.
+    void copy(const void* from, void* to, std::size_t bytes, SourceLocation where) const {
+        if (queue_ != nullptr) { queue_->copy(from, to, bytes, where); }
+    }
+
     /// Returns the graph capture that the stream is part of, 0: none.
     unsigned long long capture() const noexcept { return queue_ == nullptr ? 0 : queue_->capture(); }
     /// Returns whether the host has waited for an event of the stream by a `synchronize`, so that its work was done
@@ -183,6 +203,9 @@ class AnyStream {
     void trust(bool begins) const noexcept {
         if (queue_ != nullptr) { queue_->trust(begins); }
     }
+
+    /// Returns the named ranges of its work; null: it has none.
+    const engine::WorkRanges* ranges() const noexcept { return queue_ == nullptr ? nullptr : queue_->ranges(); }
 
   protected:
     engine::WorkQueue* queue_ = nullptr;

@@ -54,10 +54,10 @@ void call_each(const C& comm, Verb verb, bool possible, List list, const typenam
     all();
 }
 
-template <class C, class In, class Out>
-bool reduces_at_once(ReduceOp op) {
+template <class In, class Out, class C>
+bool reduces_at_once([[maybe_unused]] const C& comm, [[maybe_unused]] ReduceOp op) {
     if constexpr (engine::StartsTogether<C>) {
-        return C::template reduces_at_once<In, Out>(op);
+        return comm.template reduces_at_once<In, Out>(op);
     } else {
         return false;
     }
@@ -87,7 +87,7 @@ template <Element In, Element Out, engine::ReduceScatters<In, Out> C>
 void reduce_scatter_list(const C& comm, ReduceOp op, std::span<const ListedTensor<In, Out>> list,
                          typename C::Stream stream, engine::CallSite site = SourceLocation::current()) {
     detail::call_each(
-        comm, Verb::reduce_scatter, detail::reduces_at_once<C, In, Out>(op), list, stream, site,
+        comm, Verb::reduce_scatter, detail::reduces_at_once<In, Out>(comm, op), list, stream, site,
         [&](const ListedTensor<In, Out>& tensor) { reduce_scatter(comm, op, tensor.from, tensor.to, stream, site); });
 }
 
@@ -99,7 +99,7 @@ template <Element In, Element Out, engine::AllReduces<In, Out> C>
 void all_reduce_list(const C& comm, ReduceOp op, std::span<const ListedTensor<In, Out>> list,
                      typename C::Stream stream, engine::CallSite site = SourceLocation::current()) {
     detail::call_each(
-        comm, Verb::all_reduce, detail::reduces_at_once<C, In, Out>(op), list, stream, site,
+        comm, Verb::all_reduce, detail::reduces_at_once<In, Out>(comm, op), list, stream, site,
         [&](const ListedTensor<In, Out>& tensor) { all_reduce(comm, op, tensor.from, tensor.to, stream, site); });
 }
 

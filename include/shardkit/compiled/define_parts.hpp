@@ -28,7 +28,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 /// @throws UsageError when they are of the other kind of engine, or none where the library has none of its own
 template <class Engine>
 shardkit::detail::AnyProducts<typename Engine::Stream> products_on(const Products& given, SourceLocation where) {
-    if constexpr (shardkit::detail::host_reads<Engine>) {
+    if constexpr (shardkit::detail::may_host_read<Engine>) {
         if (given.of_host != nullptr) { return *given.of_host; }
         if (given.of_device == nullptr) {
             return shardkit::detail::AnyProducts<typename Engine::Stream>(HostProducts{});

@@ -44,7 +44,7 @@ class StepCursor final : public StepDirector {
         for (const Schedule& schedule : schedules) {
             programs_.emplace_back(schedule, groups_, where);
             events_.emplace_back(programs_.back().plan.slots.size());
-            ranges_.emplace_back(schedule, groups_);
+            ranges_.emplace_back(ranges_of(context.compute_stream()), schedule, groups_);
         }
     }
 
@@ -90,6 +90,13 @@ class StepCursor final : public StepDirector {
 
     void measure(SourceLocation where) {
         if (in_step()) { throw_usage_error(where, "measure: a step is under way; call it between two steps"); }
+        if (!host_reads<Engine>(context_.compute_stream())) {
+            throw_usage_error(where,
+                              "measure: a followed step is timed by the host's clock, which the streams of the "
+                              "engine ",
+                              engine_name<Engine>(context_.world()),
+                              " do not wait for; expected self, threads or mpi");
+        }
         std::size_t operations = 0;
         for (const StepProgram& each : programs_) { operations = std::max(operations, each.steps.size()); }
         stamps_.start(operations);
@@ -328,7 +335,7 @@ class StepCursor final : public StepDirector {
     std::vector<Group<Engine>*> led_;
     std::vector<StepProgram> programs_;
     std::vector<std::vector<typename Engine::Stream::Event>> events_;  // last use, by program and slot
-    std::vector<StepRanges<typename Engine::Stream>> ranges_;          // by program
+    std::vector<StepRanges> ranges_;                                   // by program
     std::size_t current_ = 0;                                          // index of the program
     typename Engine::template Buffer<std::uint8_t> arena_;
     std::vector<std::uint32_t> added_;  // microbatches, by group

@@ -7,32 +7,30 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
 namespace shardkit::detail {
 
-/// A stream with named ranges, under which a profiler shows the work that the host gave it. Ranges that are pushed
-/// are nested; those that are started may end in any order.
-template <class S>
-concept NamesRanges = requires(const char* name, std::uint64_t started) {
-    S::Ranges::push(name);
-    S::Ranges::pop();
-    { S::Ranges::start(name) }
-    noexcept;
-    S::Ranges::end(started);
-};
+/// Returns a stream's named ranges; null: it has none.
+template <class Stream>
+const engine::WorkRanges* ranges_of([[maybe_unused]] const Stream& stream) noexcept {
+    if constexpr (requires { stream.ranges(); }) {
+        return stream.ranges();
+    } else {
+        return nullptr;
+    }
+}
 
 /// Shows a step's operations as ranges in a profiler, with the names that schedules print: communication, the norm
 /// and the updates while the library gives their work to the streams, and a window from its use to its close.
-/// Cost:    stores the names once; a step allocates nothing. Streams without ranges cost nothing.
-template <class Stream>
+/// Cost:    stores the names once; a step allocates nothing. Without ranges it is the test of a pointer.
 class StepRanges {
-    static constexpr bool named = NamesRanges<Stream>;
-
   public:
-    StepRanges(const Schedule& schedule, std::span<const GroupDescription> groups) {
-        if constexpr (named) {
+    StepRanges(const engine::WorkRanges* ranges, const Schedule& schedule, std::span<const GroupDescription> groups)
+        : ranges_(ranges) {
+        if (ranges_ != nullptr) {
             std::vector<std::vector<std::size_t>> open(groups.size());  // open windows, by group
             for (std::size_t i = 0; i < schedule.size(); ++i) {
                 const schedule::Op& op = schedule[i];
@@ -51,38 +49,41 @@ class StepRanges {
     /// Covers what an operation gives to the streams, even if that throws.
     class [[nodiscard]] Scope : NotCopied {
       public:
-        explicit Scope(const char* name) {
-            if constexpr (named) { Stream::Ranges::push(name); }
+        Scope(const engine::WorkRanges* ranges, const char* name) noexcept : ranges_(ranges) {
+            if (ranges_ != nullptr) { ranges_->push(name); }
         }
         ~Scope() {
-            if constexpr (named) { Stream::Ranges::pop(); }
+            if (ranges_ != nullptr) { ranges_->pop(); }
         }
+
+      private:
+        const engine::WorkRanges* ranges_;
     };
-    Scope scope(std::size_t op) const { return Scope(named ? names_[op].c_str() : nullptr); }
+    Scope scope(std::size_t op) const { return {ranges_, ranges_ == nullptr ? nullptr : names_[op].c_str()}; }
 
     /// Mark the begin and the end of a verb's work; one verb at a time.
     void begin(std::size_t op) noexcept {
-        if constexpr (named) {
-            Stream::Ranges::push(names_[op].c_str());
+        if (ranges_ != nullptr) {
+            ranges_->push(names_[op].c_str());
             begun_ = true;
         }
     }
     void end() noexcept {
-        if constexpr (named) {
-            if (begun_) { Stream::Ranges::pop(); }
+        if (ranges_ != nullptr) {
+            if (begun_) { ranges_->pop(); }
             begun_ = false;
         }
     }
     /// Mark the begin and the end of the window of a use.
     void open(std::size_t use) noexcept {
-        if constexpr (named) { windows_[use] = {Stream::Ranges::start(names_[use].c_str()), true}; }
+        if (ranges_ != nullptr) { windows_[use] = {ranges_->start(names_[use].c_str()), true}; }
     }
     void close(std::size_t close) noexcept {
-        if constexpr (named) { end(windows_[opened_[close]]); }
+        if (ranges_ != nullptr) { end(windows_[opened_[close]]); }
     }
     /// Ends all ranges that an abandoned step has begun.
     void end_all() noexcept {
-        if constexpr (named) {
+        if (ranges_ != nullptr) {
             end();
             for (Window& window : windows_) { end(window); }
         }
@@ -94,10 +95,11 @@ class StepRanges {
         bool open = false;
     };
     void end(Window& window) noexcept {
-        if (window.open) { Stream::Ranges::end(window.started); }
+        if (window.open) { ranges_->end(window.started); }
         window.open = false;
     }
 
+    const engine::WorkRanges* ranges_;
     std::vector<std::string> names_;   // by operation
     std::vector<std::size_t> opened_;  // the use, by close
     std::vector<Window> windows_;      // by use

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/measure/workload.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
@@ -27,7 +28,11 @@ class HostCopy {
     static constexpr std::size_t least_streamed = std::size_t{256} << 10U;
 
     template <class Engine>
-    HostCopy(const Context<Engine>&, std::size_t bytes) : from_(bytes), to_(bytes) {
+    HostCopy(const Context<Engine>& context, std::size_t bytes) : from_(bytes), to_(bytes) {
+        if (!shardkit::detail::host_reads<Engine>(context.compute_stream())) {
+            throw_usage_error({},
+                              "a copy of the host stands beside what is timed on a device; expected nccl::Engine");
+        }
         for (std::size_t i = 0; i < bytes; ++i) { from_.data()[i] = copied_byte(i); }
     }
 

@@ -13,7 +13,7 @@ namespace detail {
 template <class Engine>
 struct CopyOf {
     static_assert(
-        shardkit::detail::host_reads<Engine>,
+        shardkit::detail::may_host_read<Engine>,
         "measure: Engine must name PlainCopy, the copy that stands beside what is timed, where its memory is "
         "not the host's; see measure/yardstick.hpp");
     using type = HostCopy;

@@ -87,10 +87,19 @@ class HostBuffer {
 };
 
 namespace detail {
-/// Whether the host can read and write an engine's buffers.
+/// Whether the host may be able to read and write an engine's buffers.
 template <class Engine>
-inline constexpr bool host_reads =
+inline constexpr bool may_host_read =
     std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>;
+/// Returns whether it can: where the engine is a value, its streams say so.
+template <class Engine>
+constexpr bool host_reads([[maybe_unused]] const typename Engine::Stream& stream) noexcept {
+    if constexpr (may_host_read<Engine> && requires { stream.on_device(); }) {
+        return !stream.on_device();
+    } else {
+        return may_host_read<Engine>;
+    }
+}
 }  // namespace detail
 
 }  // namespace shardkit

@@ -223,7 +223,7 @@ class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOp
     explicit Muon(const Model<Engine, Precision>& model, const MuonOptions& options = {},
                   const AdamWOptions& rest = {}, const Matrices& matrices = {},
                   const std::vector<ParamGroup>& param_groups = {},
-                  SourceLocation where = SourceLocation::current()) requires(detail::host_reads<EngineType>)
+                  SourceLocation where = SourceLocation::current()) requires(detail::may_host_read<EngineType>)
         : Muon(model, HostProducts{}, options, rest, matrices, param_groups, where) {}
 
     /// The part that has the matrices, for its options and ParamGroups.

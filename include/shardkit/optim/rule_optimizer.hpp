@@ -118,7 +118,7 @@ struct FrameRuleOf {
     }
 };
 template <rules::OptimizerRule Rule, class Engine>
-requires(host_reads<Engine> && !BatchesUpdates<Engine, Fp32> && updates_alone<Rule> && fits_any_rule<Rule>() &&
+requires(may_host_read<Engine> && !BatchesUpdates<Engine, Fp32> && updates_alone<Rule> && fits_any_rule<Rule>() &&
          requires { typename Engine::Kernels::Loops; }) struct FrameRuleOf<Rule, Engine> {
     using type = AnyRule;
     template <class... P>

@@ -339,7 +339,7 @@ namespace detail {
 /// device, later work of the stream needs no wait.
 template <class Engine>
 void await_host_memory(const Context<Engine>& context) {
-    if constexpr (host_reads<Engine>) { context.compute_stream().synchronize(); }
+    if (host_reads<Engine>(context.compute_stream())) { context.compute_stream().synchronize(); }
 }
 }  // namespace detail
 

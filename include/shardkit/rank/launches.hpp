@@ -39,9 +39,10 @@ struct EachIndex {
 /// that knows how to run whole, as work(), does so on the host.
 template <class Engine, class Work>
 void run_each(const typename Engine::Stream& stream, std::uint64_t n, const Work& work) {
-    if constexpr (host_reads<Engine> && std::invocable<const Work&>) {
-        Engine::Kernels::run_once(stream, work);
-    } else if constexpr (RunsByIndex<Engine>) {
+    if constexpr (may_host_read<Engine> && std::invocable<const Work&>) {
+        if (host_reads<Engine>(stream)) { return Engine::Kernels::run_once(stream, work); }
+    }
+    if constexpr (RunsByIndex<Engine>) {
         Engine::Kernels::for_each_index(stream, n, work);
     } else {
         Engine::Kernels::run_once(stream, EachIndex<Work>{n, work});

@@ -11,7 +11,6 @@
 
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/load_run.hpp>
-#include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/checkpoint/values_by_kind.hpp>
@@ -19,6 +18,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/reshard/reshard_wire.hpp>
 #include <shardkit/reshard/transfers.hpp>
 

@@ -52,7 +52,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
   public:
     explicit ReshardWireOf(Context<Engine>& context) : context_(context) {}
 
-    bool on_host() const noexcept override { return host_reads<Engine>; }
+    bool on_host() const noexcept override { return host_reads<Engine>(context_.compute_stream()); }
     List<std::size_t> hosts() const override {
         List<std::size_t> hosts(context_.world_size());
         if constexpr (engine::KnowsHosts<typename Engine::Communicator>) {
@@ -72,7 +72,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
     void stage(std::size_t bytes) override {
         out_ = context_.template buffer<std::uint8_t>(bytes);
         in_ = context_.template buffer<std::uint8_t>(bytes);
-        if constexpr (!host_reads<Engine>) {
+        if (!on_host()) {
             host_out_.resize(bytes);
             host_in_.resize(bytes);
         }
@@ -84,7 +84,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         const auto stream = context_.compute_stream();
         const std::span<std::uint8_t> out = memory(sent, out_);
         const std::span<std::uint8_t> in = memory(received, in_);
-        if constexpr (!host_reads<Engine>) {
+        if (!on_host()) {
             if (sent.staged && sent.bytes > 0) {
                 Engine::Kernels::copy_in(stream, std::span<const std::uint8_t>(host_out_).first(sent.bytes), out);
             }
@@ -97,7 +97,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         } else if (received.bytes > 0) {
             receive(context_.world(), in, received.peer, stream, where);
         }
-        if constexpr (!host_reads<Engine>) {
+        if (!on_host()) {
             if (sent.staged && sent.bytes > 0) { stream.synchronize(); }  // before the next one is packed
             if (received.staged && received.bytes > 0) {
                 Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(in),
@@ -110,8 +110,8 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
   private:
     using Buffer = typename Engine::template Buffer<std::uint8_t>;
 
-    static std::byte* host(const Buffer& buffer, std::vector<std::uint8_t>& copy) noexcept {
-        return reinterpret_cast<std::byte*>(host_reads<Engine> ? buffer.data() : copy.data());
+    std::byte* host(const Buffer& buffer, std::vector<std::uint8_t>& copy) const noexcept {
+        return reinterpret_cast<std::byte*>(on_host() ? buffer.data() : copy.data());
     }
     static std::span<std::uint8_t> memory(const Message& message, const Buffer& staging) noexcept {
         auto* const own = reinterpret_cast<std::uint8_t*>(message.at);

@@ -118,7 +118,7 @@ std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldP
         const std::size_t begin = (piece.flat.begin - piece.values.flat.begin) / unit;
         const std::size_t count = (piece.flat.size() + unit - 1) / unit;
         // A host goes through them once.
-        const std::uint64_t used = host_reads<Engine> ? 1 : Work::lanes_of(count);
+        const std::uint64_t used = host_reads<Engine>(stream) ? 1 : Work::lanes_of(count);
         run_each<Engine>(
             stream, used,
             Work{static_cast<const Word*>(piece.values.values.data()) + begin, count, used, parameter.part,

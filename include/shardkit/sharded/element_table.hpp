@@ -207,7 +207,7 @@ constexpr ElementTable<Engine> element_table_of() {
                          PartialNorms* into, bool copies) {
         using Work = AddPartialNorms<Reduction>;
         // A host goes through them once.
-        const std::uint64_t count = host_reads<Engine> ? 1 : Work::lanes_of(sums.size());
+        const std::uint64_t count = host_reads<Engine>(stream) ? 1 : Work::lanes_of(sums.size());
         run_each<Engine>(stream, count, Work{sums, count, scale, lanes});
         Kernels::run_once(stream, FoldPartialNorms{std::span<const PartialNorms>(lanes, count), into, copies});
     };

@@ -105,7 +105,7 @@ class GradientStore {
     /// @throws UsageError that names parameter and element
     void require_overwritten(SourceLocation where) const {
         const std::uint64_t mark = elements_->unwritten_bits();
-        if (!host_reads<Engine> || !overwrites_ || mark == 0) { return; }
+        if (!host_reads<Engine>(context_->compute_stream()) || !overwrites_ || mark == 0) { return; }
         await_host_memory(*context_);
         const std::size_t size = geometry_->sizes.gradient;
         for (const PlacedParameter& parameter : geometry_->parameters) {

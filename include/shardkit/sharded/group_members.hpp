@@ -273,7 +273,7 @@ void Group<Engine>::settle_frozen(std::size_t parameter) {
 
 template <class Engine>
 void Group<Engine>::digest_reduced(StatedStep& stated) {
-    if constexpr (host_reads<Engine>) {
+    if (host_reads<Engine>(context_.compute_stream())) {
         if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
         await_host_memory(context_);
         for (const PlacedParameter& parameter : geometry_.parameters) {
@@ -289,7 +289,7 @@ void Group<Engine>::digest_reduced(StatedStep& stated) {
 
 template <class Engine>
 void Group<Engine>::digest_adopted() {
-    if constexpr (host_reads<Engine>) {
+    if (host_reads<Engine>(context_.compute_stream())) {
         await_host_memory(context_);
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
             const IndexRange range = geometry_.parameters[p].range;

@@ -52,7 +52,9 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const PrecisionValues&
     if (values.offload != Offload::none && !engine::Offloads<typename Engine::Communicator>) {
         throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '",
                                engine_name<Engine>(context.world()),
-                               "', whose memory is the host's already; expected Offload::none");
+                               host_reads<Engine>(context.compute_stream())
+                                   ? "', whose memory is the host's already; expected Offload::none"
+                                   : "' that is chosen at run time; expected Offload::none, or nccl::Engine");
     }
     check_rounding(values.path, types, values.master, values.stochastic_rounding, where);
     const AxisGrid& grid = context.grid();

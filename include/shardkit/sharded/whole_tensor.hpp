@@ -28,7 +28,9 @@ namespace shardkit::detail {
 /// Where the host reads those buffers, starting a copy costs nothing and the staging memory counts beside the plan's:
 /// the number is small.
 template <class Engine>
-inline constexpr std::size_t staged_elements = host_reads<Engine> ? 1024 : 65536;
+constexpr std::size_t staged_elements(const typename Engine::Stream& stream) noexcept {
+    return host_reads<Engine>(stream) ? 1024 : 65536;
+}
 
 /// Gathers a group's values into `full` from `part`, this rank's shard or its piece of that: a piece across groups
 /// first, and then the shard within its group. Collective over the data ranks.
@@ -114,7 +116,7 @@ class WholeTensor {
     template <class F>
     void for_each_part(const F& f) const {
         const std::size_t numel = group_.parameters[parameter_].range.size();
-        List<T> staged(std::min(staged_elements<Engine>, numel));
+        List<T> staged(std::min(staged_elements<Engine>(stream_), numel));
         const PlacedParameter& p = group_.parameters[parameter_];
         const std::size_t of_stack = p.split_over_tp() ? group_.tp : 1;
         for (std::size_t number = 0; number * numel < parts_.size(); ++number) {
@@ -168,7 +170,7 @@ void write_rounded(const Context<Engine>& context, const PlacedParameter& writte
     const bool as_it_is = array != nullptr && Rounding::template keeps<T>;
     constexpr std::size_t read_at_once = 128;
     double read[read_at_once];
-    List<T> staged(std::min(staged_elements<Engine>, range.size()));
+    List<T> staged(std::min(staged_elements<Engine>(context.compute_stream()), range.size()));
     const auto add = [&](std::span<const T> written_now, std::size_t first) {
         if constexpr (FloatingElement<T>) {
             if (digest != nullptr) { digest->add(first, written_now); }

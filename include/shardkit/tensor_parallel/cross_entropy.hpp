@@ -28,9 +28,10 @@ class CrossEntropy {
         : context_(context),
           tp_(tp),
           part_(part),
+          workers_(detail::row_workers<typename Engine::Kernels>(context.compute_stream())),
           largest_(detail::EngineTable<Engine, A>::zeroed(context, tokens)),
           sums_(detail::EngineTable<Engine, A>::zeroed(context, 2 * tokens)),
-          partial_(detail::EngineTable<Engine, A>::zeroed(context, workers * tokens)) {}
+          partial_(detail::EngineTable<Engine, A>::zeroed(context, workers_ * tokens)) {}
 
     /// Computes losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit, and replaces every logit
     /// by scale * (softmax - onehot), the gradient of scale times the sum of the losses. Padded columns become 0.
@@ -56,6 +57,7 @@ class CrossEntropy {
         A* const largest = largest_.data();
         A* const sums = sums_.data();
         A* const partial = partial_.data();
+        const std::size_t workers = workers_;
         Kernels::for_each_index(stream, tokens * workers, detail::LargestOfColumns<A>{read, workers, partial});
         Kernels::for_each_index(stream, tokens, detail::LargestOfWorkers<A>{partial, tokens, workers, largest});
         all_reduce_in_place(tp_, ReduceOp::max, largest_.span().first(tokens), stream, where);
@@ -70,11 +72,10 @@ class CrossEntropy {
     }
 
   private:
-    static constexpr std::size_t workers = detail::row_workers<typename Engine::Kernels>();
-
     Context<Engine>& context_;
     Communicator tp_;
     VocabularyPart part_;
+    std::size_t workers_;
     detail::EngineTable<Engine, A> largest_;
     detail::EngineTable<Engine, A> sums_;
     detail::EngineTable<Engine, A> partial_;

@@ -103,7 +103,7 @@ void embed_backward(const Stream& stream, std::span<const Token> tokens, const V
                                " rows and ", d_output.size(), " of ", tokens.size(),
                                " tokens, expected rows of one width");
     }
-    constexpr std::size_t workers = shardkit::detail::row_workers<Kernels>();
+    const std::size_t workers = shardkit::detail::row_workers<Kernels>(stream);
     const std::size_t parts = workers == 1 ? 1 : std::bit_floor(std::min(part.size, detail::most_embedding_parts));
     Kernels::for_each_index(stream, parts * workers,
                             detail::EmbedRowsBackward<Token, T, A>{tokens.data(), tokens.size(), part, width, parts,

@@ -4,11 +4,7 @@
 #include <span>
 #include <type_traits>
 
-#include <cuda_runtime_api.h>
-
 #include <shardkit/backend/cub/span_walk.hpp>
-#include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/source_location.hpp>
 
@@ -21,13 +17,7 @@ void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> 
           SourceLocation where = SourceLocation::current()) {
     static_assert(std::is_trivially_copyable_v<T>);
     require_size("copy", "to", to.size(), from.size(), where);
-    if (from.empty()) { return; }
-    const DeviceGuard on_device(stream.device());
-    // A copy of memory that is not pinned may wait inside the call, where no Watch can end it.
-    stream.synchronize();
-    check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDefault, stream.native()),
-          "cudaMemcpyAsync");
-    stream.synchronize();
+    stream.copy(from.data(), to.data(), from.size_bytes(), where);
 }
 
 }  // namespace shardkit::gpu::detail

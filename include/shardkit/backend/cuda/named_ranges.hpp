@@ -7,16 +7,20 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include <shardkit/comm/any_stream.hpp>
+
 namespace shardkit::gpu::detail {
 
 /// Names the host's work for NVTX: a profiler shows under these names what the host gave to streams, and when that
 /// work ran. Without a profiler, a call is the test of a pointer.
-struct NamedRanges {
-    static void push(const char* name) noexcept { static_cast<void>(nvtxRangePushA(name)); }
-    static void pop() noexcept { static_cast<void>(nvtxRangePop()); }
-    static std::uint64_t start(const char* name) noexcept { return nvtxRangeStartA(name); }
-    static void end(std::uint64_t started) noexcept { nvtxRangeEnd(started); }
+class NamedRanges final : public engine::WorkRanges {
+  public:
+    void push(const char* name) const noexcept override { static_cast<void>(nvtxRangePushA(name)); }
+    void pop() const noexcept override { static_cast<void>(nvtxRangePop()); }
+    std::uint64_t start(const char* name) const noexcept override { return nvtxRangeStartA(name); }
+    void end(std::uint64_t started) const noexcept override { nvtxRangeEnd(started); }
 };
+inline constexpr NamedRanges named_ranges{};
 
 }  // namespace shardkit::gpu::detail
 

@@ -13,8 +13,8 @@
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/memory/memory_copies.hpp>
 
 namespace shardkit::gpu::detail {
 

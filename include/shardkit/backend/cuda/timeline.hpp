@@ -77,7 +77,12 @@ class TimelineState final : public engine::WorkQueue {
         const std::uint64_t point = ring.points();
         keep(cudaEventRecord(ring.next(), stream_.native()), "cudaEventRecord");
         ring.marked();
-        return {*this, point, capture};
+        if (capture == 0) { return {*this, point}; }
+        if (capture != last_capture_) {
+            last_capture_ = capture;
+            of_last_capture_ = point;
+        }
+        return {*this, point | captured};
     }
 
     void wait(const Event& event) noexcept override {
@@ -85,13 +90,13 @@ class TimelineState final : public engine::WorkQueue {
         if (!event.queue()->on_device()) { return event.queue()->settle(event); }
         const auto& other = static_cast<const TimelineState&>(*event.queue());
         const unsigned long long capture = capture_of(*this);
-        if (event.capture() != capture) {
+        if (other.capture_in(event) != capture) {
             // A stream joins a capture by waiting for one of its events. A capture that has ended cannot be joined.
-            const bool joins = capture == 0 && capture_of(other) == event.capture();
+            const bool joins = capture == 0 && capture_of(other) == other.capture_in(event);
             if (!joins) { return; }
         }
-        const EventRing& ring = event.capture() == 0 ? other.events_ : other.captured_events_;
-        keep(cudaStreamWaitEvent(stream_.native(), ring.at(event.point()), 0), "cudaStreamWaitEvent");
+        const EventRing& ring = is_captured(event) ? other.captured_events_ : other.events_;
+        keep(cudaStreamWaitEvent(stream_.native(), ring.at(event.point() & ~captured), 0), "cudaStreamWaitEvent");
     }
 
     void synchronize(SourceLocation where) override {
@@ -106,7 +111,7 @@ class TimelineState final : public engine::WorkQueue {
     }
     void synchronize(const Event& event, SourceLocation where) override {
         check(failure_, failed_call_, where);
-        if (event.queue() != this || event.capture() != 0) { return; }
+        if (event.queue() != this || is_captured(event)) { return; }
         const EventRef awaited(events_.at(event.point()));
         if (watch_ == nullptr) {
             awaited.synchronize(where);
@@ -126,6 +131,15 @@ class TimelineState final : public engine::WorkQueue {
         } catch (...) {}  // NOLINT(bugprone-empty-catch)
     }
 
+    void copy(const void* from, void* to, std::size_t bytes, SourceLocation where) override {
+        if (bytes == 0) { return; }
+        const DeviceGuard on_device(device_, where);
+        // A copy of memory that is not pinned may wait inside the call, where no Watch can end it.
+        synchronize(where);
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.native()), "cudaMemcpyAsync");
+        synchronize(where);
+    }
+
     bool advanced(std::uint64_t& passed) const noexcept override {
         const RelaxedCapture relaxed;
         passed = std::max(passed, events_.oldest());
@@ -135,7 +149,7 @@ class TimelineState final : public engine::WorkQueue {
         return passed != before;
     }
     bool is_ahead(const Event& event) const noexcept override {
-        if (event.queue() != this || event.capture() != 0) { return false; }
+        if (event.queue() != this || is_captured(event)) { return false; }
         const RelaxedCapture relaxed;
         const bool result = cudaEventQuery(events_.at(event.point())) == cudaErrorNotReady;
         static_cast<void>(cudaGetLastError());
@@ -143,11 +157,14 @@ class TimelineState final : public engine::WorkQueue {
     }
 
     bool was_waited_for(const Event& event) const noexcept override {
-        return event.queue() == nullptr || (event.queue() == this && event.capture() == 0 && event.point() < waited_);
+        return event.queue() == nullptr || (event.queue() == this && !is_captured(event) && event.point() < waited_);
     }
     void trust(bool begins) noexcept override { trusting_ += begins ? 1 : -1; }
 
     unsigned long long capture() noexcept override { return capture_of(*this); }
+#ifdef SHARDKIT_HAS_NVTX
+    const engine::WorkRanges* ranges() const noexcept override { return &named_ranges; }
+#endif
     cudaStream_t native() const noexcept override { return stream_.native(); }
     int device() const noexcept override { return device_; }
     std::span<std::byte> scratch() const noexcept override { return scratch_.span(); }
@@ -165,6 +182,15 @@ class TimelineState final : public engine::WorkQueue {
         scratch_ = DeviceBuffer<std::byte>(options.scratch_bytes, stream, where);
     }
 
+    /// A bit of the points of events that were recorded in a graph capture.
+    static constexpr std::uint64_t captured = std::uint64_t{1} << 63U;
+    static bool is_captured(const Event& event) noexcept { return (event.point() & captured) != 0; }
+    /// Returns the graph capture in which an event of this timeline was recorded, 0: none. Of those that have ended,
+    /// all but the last are one that is none of CUDA's: a stream is in one at a time.
+    unsigned long long capture_in(const Event& event) const noexcept {
+        if (!is_captured(event)) { return 0; }
+        return (event.point() & ~captured) >= of_last_capture_ ? last_capture_ : ~0ULL;
+    }
     /// Returns the graph capture that the timeline's stream is currently part of, 0: none.
     unsigned long long capture_of(const TimelineState& timeline) noexcept {
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -208,7 +234,9 @@ class TimelineState final : public engine::WorkQueue {
     Watch* watch_;
     EventRing events_;
     EventRing captured_events_;  // events recorded in a capture must not be waited for outside of it
-    std::uint64_t waited_ = 0;   // the host has waited for work before this point
+    unsigned long long last_capture_ = 0;
+    std::uint64_t of_last_capture_ = 0;  // the first point of its events
+    std::uint64_t waited_ = 0;           // the host has waited for work before this point
     int trusting_ = 0;
     DeviceBuffer<std::byte> scratch_;
     cudaError_t failure_ = cudaSuccess;
@@ -236,10 +264,6 @@ class Timeline;
 ///     streams.join();  launch the graph in streams.compute;  streams.fork().
 class TimelineRef : public AnyStream {
   public:
-#ifdef SHARDKIT_HAS_NVTX
-    using Ranges = detail::NamedRanges;
-#endif
-
     /// Takes a stream of an engine whose memory is a device's.
     /// @throws UsageError for another one
     explicit TimelineRef(const AnyStream& stream) : AnyStream(stream) {

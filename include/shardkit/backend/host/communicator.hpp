@@ -19,6 +19,7 @@
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/rank/streams.hpp>
 
 namespace shardkit::host {
@@ -61,15 +62,32 @@ class Communicator {
     /// Allocates zeroed memory for n elements that peers see.
     template <Element T>
     HostBuffer<T> buffer(std::size_t n) const {
-        if (n > 0 && n <= HostBuffer<T>::most) {
-            if (auto placed = verbs_->place(n * sizeof(T))) {
-                T* const at = static_cast<T*>(placed.get());
-                return HostBuffer<T>(std::shared_ptr<T>(std::move(placed), at), n);
-            }
+        return placed<T>(n, [this](std::size_t bytes) { return verbs_->place(bytes); });
+    }
+    /// Allocates likewise for this rank's kernels alone, of a size that may differ between ranks.
+    template <Element T>
+    HostBuffer<T> local_buffer(std::size_t n) const {
+        const DeviceMemory* const device = verbs_->device_memory();
+        if (device == nullptr) { return buffer<T>(n); }
+        return placed<T>(n, [&](std::size_t bytes) { return device->place_local(bytes); });
+    }
+    /// @throws std::invalid_argument where memory is a device's, unless it is that of this rank's
+    void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
+        if (const auto* const device = verbs_->device_memory()) { device->require_memory(data, bytes, what, where); }
+    }
+    /// @throws std::invalid_argument where memory is a device's, for such memory
+    void require_host_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
+        if (const auto* const device = verbs_->device_memory()) {
+            device->require_host_memory(data, bytes, what, where);
         }
-        return HostBuffer<T>(n);
     }
 
+    /// Returns copies between its memory and the host's, behind the work of a stream so far; null where its memory is
+    /// the host's.
+    std::unique_ptr<engine::MemoryCopies> memory_copies(const Stream& after, SourceLocation where) const {
+        const DeviceMemory* const device = verbs_->device_memory();
+        return device == nullptr ? nullptr : device->memory_copies(after, where);
+    }
     /// Returns the peak bytes of this rank's memory that peers see, where the engine places it.
     std::size_t most_placed_bytes() const { return verbs_->most_placed_bytes(); }
 
@@ -79,6 +97,17 @@ class Communicator {
     }
     void compare_calls(SourceLocation where) const { verbs_->compare_calls(where); }
     void barrier(const Stream& stream, const Call& call) const { verbs_->barrier(stream, call); }
+    void separate_reductions(SourceLocation where) const { verbs_->separate_reductions(where); }
+    void reserve_staging(std::size_t bytes, SourceLocation where) const { verbs_->reserve_staging(bytes, where); }
+    template <Element In, Element Out>
+    bool reduces_at_once(ReduceOp op) const noexcept {
+        return verbs_->reduces_at_once(op, element_type_of<In>, element_type_of<Out>);
+    }
+    template <class Body>
+    void start_together(const Stream& stream, const Call& call, const Body& body) const {
+        verbs_->start_together(
+            stream, call, [](const void* object) { (*static_cast<const Body*>(object))(); }, &body);
+    }
 
     template <Element T>
     std::uint64_t all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
@@ -130,6 +159,17 @@ class Communicator {
     }
 
   private:
+    template <Element T, class Place>
+    static HostBuffer<T> placed(std::size_t n, const Place& place) {
+        if (n > 0 && n <= HostBuffer<T>::most) {
+            if (std::shared_ptr<void> memory = place(n * sizeof(T))) {
+                T* const at = static_cast<T*>(memory.get());
+                return HostBuffer<T>(std::shared_ptr<T>(std::move(memory), at), n);
+            }
+        }
+        return HostBuffer<T>(n);
+    }
+
     std::shared_ptr<const Verbs> verbs_;
 };
 

@@ -33,6 +33,11 @@ class DecoratedVerbs : public Verbs {
     std::size_t host_of(std::size_t rank) const noexcept override { return verbs_->host_of(rank); }
     std::shared_ptr<void> place(std::size_t bytes) const override { return verbs_->place(bytes); }
     std::size_t most_placed_bytes() const override { return verbs_->most_placed_bytes(); }
+    const DeviceMemory* device_memory() const noexcept override { return verbs_->device_memory(); }
+    void separate_reductions(SourceLocation where) const override { verbs_->separate_reductions(where); }
+    void reserve_staging(std::size_t bytes, SourceLocation where) const override {
+        verbs_->reserve_staging(bytes, where);
+    }
     void compare_calls(SourceLocation where) const override { verbs_->compare_calls(where); }
 
     std::shared_ptr<const Verbs> named(std::string_view axes) const override { return decorate(verbs_->named(axes)); }

@@ -3,9 +3,9 @@
 
 #include <string_view>
 
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/decorated_verbs.hpp>
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/engine.hpp>
@@ -20,7 +20,7 @@ struct Engine {
     using Stream = AnyStream;
     template <class T>
     using Buffer = HostBuffer<T>;
-    using Kernels = EnqueuedKernels<AnyStream>;
+    using Kernels = AnyKernels;
 };
 
 }  // namespace shardkit::host

@@ -14,13 +14,34 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/rank/streams.hpp>
 
 namespace shardkit::host {
 
 using detail::Reducer;
+
+/// What an engine whose memory is a device's does beside verbs.
+class DeviceMemory {
+  public:
+    /// Places zeroed memory for this rank's kernels alone, of a size that may differ between ranks.
+    virtual std::shared_ptr<void> place_local(std::size_t bytes) const = 0;
+    /// @throws std::invalid_argument unless it is memory of this rank's device
+    virtual void require_memory(const void* data, std::size_t bytes, std::string_view what,
+                                SourceLocation where) const = 0;
+    /// @throws std::invalid_argument for memory of a device
+    virtual void require_host_memory(const void* data, std::size_t bytes, std::string_view what,
+                                     SourceLocation where) const = 0;
+    /// Returns copies between it and the host's memory, behind the work of a stream so far.
+    virtual std::unique_ptr<engine::MemoryCopies> memory_copies(const AnyStream& after,
+                                                                SourceLocation where) const = 0;
+
+  protected:
+    ~DeviceMemory() = default;
+};
 
 /// One rank's end of a group of ranks, which an engine of the host implements: self, threads, mpi, or your own.
 /// Elements are memory of so many elements of so many bytes, and a verb that adds is given a Reducer, so an engine
@@ -47,6 +68,22 @@ class Verbs : shardkit::detail::NotCopied {
     virtual std::shared_ptr<void> place(std::size_t /*bytes*/) const { return nullptr; }
     /// Returns the peak bytes of this rank's memory that was placed.
     virtual std::size_t most_placed_bytes() const { return 0; }
+
+    /// Returns what it does besides where its memory is a device's; null: it is the host's.
+    virtual const DeviceMemory* device_memory() const noexcept { return nullptr; }
+    /// Lets reductions over these ranks run beside other verbs from now on, where the engine can. Collective.
+    virtual void separate_reductions(SourceLocation /*where*/) const {}
+    /// Lets the engine have memory in which reductions are made, where it needs any. Collective.
+    virtual void reserve_staging(std::size_t /*bytes*/, SourceLocation /*where*/) const {}
+    /// Returns whether a reduction can be started together with others.
+    virtual bool reduces_at_once(ReduceOp /*op*/, ElementType /*in*/, ElementType /*out*/) const noexcept {
+        return false;
+    }
+    /// Starts together what body(object) calls.
+    virtual void start_together(const AnyStream& /*stream*/, const Call& /*call*/, void (*body)(const void*),
+                                const void* object) const {
+        body(object);
+    }
 
     /// Returns the same group under another name.
     virtual std::shared_ptr<const Verbs> named(std::string_view axes) const = 0;

@@ -5,27 +5,31 @@
 
 #include <cuda_runtime_api.h>
 
+#include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
+#include <shardkit/backend/nccl/communicator_value.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
 namespace shardkit::nccl {
 
 /// Returns the stream of CUDA's in which a rank computes, for kernels of your own. It is the rank's until its World
 /// ends.
+/// @throws UsageError for a rank of another engine
 template <class Rank>
-cudaStream_t stream(const Rank& rank) noexcept {
-    return rank.compute_stream().native();
+cudaStream_t stream(const Rank& rank) {
+    return gpu::TimelineRef(rank.compute_stream()).native();
 }
 
 /// Returns a communicator of the user's over some of the World's ranks, for Context::adopt. The World uses it and
 /// does not destroy it.
 ///     rank.adopt(sk::Axes<sk::Dp>{}, sk::nccl::borrow<Engine>(world, sk::nccl::Borrow{dp_comm}, "dp"));
 /// @throws std::invalid_argument when it is on another GPU than the World or has more ranks
-template <class EngineType>
+template <class EngineType = DefaultEngine>
 typename EngineType::Communicator borrow(World& world, Borrow borrowed, std::string_view axes,
                                          SourceLocation where = SourceLocation::current()) {
-    return {world, borrowed, axes, where};
+    return detail::communicator_on<EngineType>(world, borrowed, axes, where);
 }
 
 /// Returns NCCL's own communicator, which the World owns; null after an abort, and for a group of one rank that was
@@ -33,6 +37,16 @@ typename EngineType::Communicator borrow(World& world, Borrow borrowed, std::str
 template <class Kernels>
 ncclComm_t native(const Communicator<Kernels>& comm) noexcept {
     return comm.native();
+}
+/// Returns likewise that of an engine that is chosen at run time.
+/// @throws UsageError for a communicator of another engine
+inline ncclComm_t native(const host::Communicator& comm, SourceLocation where = SourceLocation::current()) {
+    const auto* const verbs = dynamic_cast<const detail::VerbsWithoutTypes<host::AnyKernels>*>(comm.verbs().get());
+    if (verbs == nullptr) {
+        throw_usage_error(where, "a communicator of the engine ", comm.engine_name(),
+                          ", expected one of the engine nccl");
+    }
+    return verbs->typed().native();
 }
 
 }  // namespace shardkit::nccl

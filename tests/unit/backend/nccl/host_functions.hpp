@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -12,7 +13,9 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 
@@ -82,4 +85,18 @@ struct Kernels : shardkit::test::BatchedKernels<LaunchedStream> {
     }
 };
 
+/// A work that no file launches.
+struct NeverLaunched {
+    constexpr void operator()() const {}
+};
+
 }  // namespace host_functions
+
+/// What backend/cub/launches.cuh is where there is a GPU.
+template <class Kernel>
+requires(!std::same_as<Kernel, shardkit::engine::RunOnce<host_functions::NeverLaunched>>)  //
+    struct shardkit::engine::DeviceLaunchOf<Kernel> {
+    static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
+        kernel.template on<host_functions::Kernels>(shardkit::gpu::TimelineRef(stream));
+    }
+};

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <shardkit/backend/host/tensor_table.hpp>
+#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/layout/index_range.hpp>
+
+// Kernels that are given to a stream of a device. Files that nvcc does not compile give them too: what launches one
+// is looked up when it is given. It is neither a function that is only declared here, since a work may be of a type
+// that no other file can name, nor an inline table with the launch in some files and none in others, which the linker
+// would take for one: it is a variable that is null everywhere, until a file that can launch the kernel says so
+// before main.
+
+namespace shardkit::engine {
+
+template <FloatingElement T>
+struct NormPiece;
+
+/// Launches a kernel: run(stream, kernel). Only declared here; defined in files that can (backend/cub/launches.cuh).
+template <class Kernel>
+struct DeviceLaunchOf;
+
+/// What launches a kernel in this program; null: no file can.
+template <class Kernel>
+inline void (*device_launch)(const AnyStream& stream, const Kernel& kernel) = nullptr;
+
+/// Says before main what launches a kernel, in files that can.
+template <class Kernel>
+struct DeviceLaunchIs {
+    static inline const bool known = (device_launch<Kernel> = &DeviceLaunchOf<Kernel>::run, true);
+};
+
+}  // namespace shardkit::engine
+
+namespace shardkit::detail {
+
+template <class Kernel>
+concept LaunchedHere = requires {
+    sizeof(engine::DeviceLaunchOf<Kernel>);
+};
+/// `function`: the text of a function of the kernel, as compilers print it.
+[[noreturn, gnu::cold]] inline void refuse_kernel(std::string_view function) {
+    const std::string_view begin = "Kernel = ";
+    const std::size_t at = function.find(begin);
+    std::string_view name = at == std::string_view::npos ? function : function.substr(at + begin.size());
+    name = name.substr(0, name.find_last_of(']'));
+    name = name.substr(0, name.find(';'));
+    throw_usage_error({}, "no file of this program launches the kernel ", name,
+                      " on a device; expected one that nvcc compiles with backend/cub/launches.cuh and that runs it, "
+                      "or lists it in a gpu::KernelLaunches, linked as an object file");
+}
+
+/// Gives a kernel to a stream of a device.
+/// @throws UsageError when no file of the program can launch it
+template <class Kernel>
+void give_to_device(const AnyStream& stream, const Kernel& kernel) {
+    if constexpr (LaunchedHere<Kernel>) {
+        static_cast<void>(&engine::DeviceLaunchIs<Kernel>::known);
+        // Named here too: nvcc makes no device code for what only a variable's initializer names.
+        engine::DeviceLaunchOf<Kernel>::run(stream, kernel);
+    } else {
+        auto* const launch = engine::device_launch<Kernel>;
+        if (launch == nullptr) { refuse_kernel(__PRETTY_FUNCTION__); }
+        launch(stream, kernel);
+    }
+}
+
+}  // namespace shardkit::detail
+
+// The arguments of kernels; on<Kernels>(stream) gives the kernel to a stream by the functions of a Kernels. Their
+// meaning is that of engine::StepKernels.
+namespace shardkit::engine {
+
+/// Sets every element to a value.
+template <Element T>
+struct Fill {
+    std::span<T> to;
+    T value;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::fill(stream, to, value);
+    }
+};
+/// Rounds elements to another type.
+template <FloatingElement From, FloatingElement To>
+struct Convert {
+    std::span<const From> from;
+    std::span<To> to;
+    SourceLocation where;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::convert(stream, from, to, where);
+    }
+};
+/// Packs rows that lie `stride` apart; see gpu::Kernels.
+template <FloatingElement From, FloatingElement To>
+struct ConvertRows {
+    const From* from;
+    std::size_t stride;
+    std::span<To> to;
+    std::size_t columns;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::convert_rows(stream, from, stride, to, columns);
+    }
+};
+/// Adds elements to sums.
+template <FloatingElement Addend, FloatingElement Sum>
+struct Accumulate {
+    std::span<const Addend> addend;
+    std::span<Sum> total;
+    SourceLocation where;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::accumulate(stream, addend, total, where);
+    }
+};
+/// Adds two sets of elements to sums.
+template <FloatingElement Addend, FloatingElement Sum>
+struct AccumulatePair {
+    std::span<const Addend> addend;
+    std::span<const Sum> other;
+    std::span<Sum> total;
+    SourceLocation where;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::accumulate_pair(stream, addend, other, total, where);
+    }
+};
+/// Copies tensors to their places in a flat buffer.
+template <Element T>
+struct Pack {
+    std::span<const TensorPiece<T>> table;
+    std::span<T> flat;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::pack(stream, table, flat);
+    }
+};
+/// Copies tensors from their places in a flat buffer.
+template <Element T>
+struct Unpack {
+    std::span<const TensorPiece<T>> table;
+    std::span<T> flat;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::unpack(stream, table, flat);
+    }
+};
+/// Runs a work once.
+template <class Work>
+struct RunOnce {
+    Work work;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::run_once(stream, work);
+    }
+};
+/// Runs a work for every index below n.
+template <class Work>
+struct ForEachIndex {
+    std::uint64_t n;
+    Work work;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::for_each_index(stream, n, work);
+    }
+};
+/// Runs a work, and behind it another one for every index below n.
+template <class First, class Work>
+struct RunFirst {
+    First first;
+    std::uint64_t n;
+    Work work;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::run_first(stream, first, n, work);
+    }
+};
+/// Adds the squares of pieces to a travelling NormSum.
+template <FloatingElement T>
+struct NormPartial {
+    std::span<const NormPiece<T>> pieces;
+    IndexRange positions;
+    const double* scale;
+    double* into;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::norm_partial(stream, pieces, positions, scale, into);
+    }
+};
+
+}  // namespace shardkit::engine

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function, compiled once for groups that name no engine, on threads and on NCCL: windows, gradients, reductions,
+// norms and verbs have the same values on both.
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/nccl/native.hpp>
+#include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/list_verbs.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/norm.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/named_policy.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
+
+#include "gpu_ranks.hpp"
+#include "largest_difference.hpp"
+#include "trainer_layer.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace default_engine_test {
+
+namespace {
+
+namespace sk = shardkit;
+using trainer_layer::Bias;
+using trainer_layer::bias_size;
+using trainer_layer::Weight;
+using trainer_layer::weight_size;
+
+constexpr std::size_t ranks = 4;
+using Mesh = sk::DeviceMesh<ranks>;
+/// Of whichever engine.
+using Rank = sk::Rank<sk::DefaultEngine, Mesh>;
+template <class T>
+using Layer = sk::Sharded<sk::Params<Weight<T>, Bias<T>>, sk::DynamicPolicy>;
+
+/// How a trainer's own kernels run.
+template <class Work>
+void submit(const sk::AnyStream& stream, const Work& work) {
+    if (!stream.on_device()) { return stream.submit(work); }
+    host_functions::LaunchedStream(sk::gpu::TimelineRef(stream)).submit(work);
+}
+
+/// Gradients of two microbatches, what becomes of them, and what verbs make of numbers of the ranks.
+template <class T>
+std::vector<double> results_of(Rank& rank, const sk::DynamicPolicy& policy) {
+    const sk::AnyStream stream = rank.compute_stream();
+    Layer<T> layer{rank, "layer.0", {}, {policy}};
+    layer.initialize(trainer_layer::first_value);
+    const auto activations = rank.buffer<T>(weight_size);
+    sk::Model model{layer};
+    sk::Accumulation accumulation{model, 2};
+    for (std::size_t m = 0; m < 2; ++m) {
+        auto gradients = accumulation.gradients(layer);
+        const auto window = layer.unshard();
+        const float slope = trainer_layer::slope(rank.rank(), m, 0);
+        submit(stream, trainer_layer::Forward<T>{{window[Weight<T>{}].data(), weight_size}, activations.data()});
+        submit(stream, trainer_layer::Backward<T>{{window[Weight<T>{}].data(), weight_size},
+                                                  activations.data(),
+                                                  gradients[Weight<T>{}].data(),
+                                                  slope,
+                                                  nullptr,
+                                                  trainer_layer::never});
+        submit(stream, trainer_layer::Backward<T>{{window[Bias<T>{}].data(), bias_size},
+                                                  activations.data(),
+                                                  gradients[Bias<T>{}].data(),
+                                                  slope,
+                                                  nullptr,
+                                                  trainer_layer::never});
+        accumulation.add(std::move(gradients));
+    }
+    const auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+    std::vector<double> results{sk::global_norm(reduced).value()};
+    std::vector<double> values(weight_size);
+    reduced.read_full(layer, Weight<T>{}, std::span(values));
+    results.insert(results.end(), values.begin(), values.end());
+    layer.read_full(Weight<T>{}, std::span(values));
+    results.insert(results.end(), values.begin(), values.end());
+
+    // Verbs, of which some start together.
+    const auto own = rank.buffer<float>(3);
+    const auto all = rank.buffer<float>(3 * ranks);
+    const auto local = rank.local_buffer<float>(3 + rank.rank());
+    sk::DefaultEngine::Kernels::fill(stream, own.span(), static_cast<float>(rank.rank() + 1));
+    sk::DefaultEngine::Kernels::fill(stream, local.span(), 0.5F);
+    sk::DefaultEngine::Kernels::accumulate(stream, std::span<const float>(local.span().first(3)), own.span());
+    const sk::ListedTensor<float> gathered[] = {{own.span().first(1), all.span().first(ranks)},
+                                                {own.span().last(2), all.span().last(2 * ranks)}};
+    sk::all_gather_list(rank.world(), std::span<const sk::ListedTensor<float>>(gathered), stream);
+    for (std::size_t i = 0; i < all.size(); ++i) { results.push_back(rank.read(all.data() + i)); }
+    results.push_back(sk::all_reduce_value(rank, static_cast<double>(rank.rank()), sk::ReduceOp::max));
+    return results;
+}
+
+/// Of every rank; on NCCL with its streams at some pace.
+template <class T>
+std::vector<std::vector<double>> on_threads(const sk::DynamicPolicy& policy) {
+    std::vector<std::vector<double>> results(ranks);
+    sk::threads::run(Mesh{}, [&](Rank& rank) { results[rank.rank()] = results_of<T>(rank, policy); });
+    return results;
+}
+template <class T>
+std::vector<std::vector<double>> on_nccl(const sk::DynamicPolicy& policy, standin::Pace pace, std::string& error) {
+    std::vector<std::vector<double>> results(ranks);
+    gpu_ranks::restart(pace);
+    const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
+    error = gpu_ranks::first_error(gpu_ranks::each_in_a_thread(ranks, [&](std::size_t r) {
+        sk::nccl::World world(id, ranks, r, gpu_ranks::patient());
+        sk::nccl::run(Mesh{}, world, [&](Rank& rank) { results[r] = results_of<T>(rank, policy); });
+    }));
+    for (const std::string& violation : standin::order_violations()) { error += violation; }
+    for (const std::string& free : standin::frees_in_use()) { error += free; }
+    return results;
+}
+
+template <class T>
+void check(const char* policy_name, double bound) {
+    const sk::DynamicPolicy policy = sk::named_policy(policy_name);
+    CAPTURE(policy_name);
+    const auto expected = on_threads<T>(policy);
+    for (const standin::Pace pace : gpu_ranks::paces) {
+        std::string error;
+        const auto given = on_nccl<T>(policy, pace, error);
+        CHECK(error == "");
+        for (std::size_t r = 0; r < ranks; ++r) {
+            REQUIRE(given[r].size() == expected[r].size());
+            CHECK(largest_difference(given[r], expected[r]) <= bound);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("DefaultEngine on NCCL: groups that name no engine have threads' values") {
+    for (const char* policy : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard:2"}) {
+        check<float>(policy, 1e-4);
+        check<sk::bf16>(policy, 2e-2);
+    }
+}
+
+TEST_CASE("DefaultEngine on NCCL: what is not its yet is refused, and so is what is another engine's") {
+    gpu_ranks::restart();
+    const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
+    const std::string error = gpu_ranks::first_error(gpu_ranks::each_in_a_thread(1, [&](std::size_t) {
+        sk::nccl::World world(id, 1, 0, gpu_ranks::patient());
+        sk::nccl::run(sk::DeviceMesh<1>{}, world, [&](auto& rank) {
+            CHECK(sk::nccl::stream(rank) == world.streams().compute.native());
+            CHECK(sk::nccl::native(rank.world()) != nullptr);
+            Layer<float> layer{rank, "layer.0", {}, {sk::named_policy("full_shard")}};
+            sk::Model model{layer};
+            const auto refused = [&](const auto& f) { return thrown_message<sk::UsageError>(f); };
+            CHECK(has(refused([&] { const sk::AdamW optimizer{model}; }), "updates have no launches yet"));
+            CHECK(has(thrown_message<std::invalid_argument>([&] {
+                          Layer<float>::Options options{sk::named_policy("full_shard")};
+                          options.offload = sk::Offload::states;
+                          const Layer<float> offloaded{rank, "layer.1", {}, options};
+                      }),
+                      "on the engine 'nccl' that is chosen at run time"));
+            const std::vector<float> of_host(4);
+            const auto sum = rank.template buffer<float>(4);
+            CHECK(has(thrown_message<std::invalid_argument>(
+                          [&] { sk::all_reduce(rank.world(), sk::ReduceOp::sum, std::span(of_host), sum.span()); }),
+                      "all_reduce: input: host memory given, device memory of GPU"));
+        });
+    }));
+    CHECK(error == "");
+    sk::threads::run(sk::DeviceMesh<1>{}, [](auto& rank) {
+        CHECK(has(thrown_message<sk::UsageError>([&] { static_cast<void>(sk::nccl::stream(rank)); }),
+                  "expected one of a device"));
+        CHECK(has(thrown_message<sk::UsageError>([&] { static_cast<void>(sk::nccl::native(rank.world())); }),
+                  "engine threads, expected one of the engine nccl"));
+    });
+}
+
+}  // namespace default_engine_test
