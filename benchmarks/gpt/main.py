@@ -50,7 +50,9 @@ def run(program, gpus, flags):
     rates = re.findall(r"(\d+) tokens/s", done.stdout)
     if done.returncode != 0 or not rates:
         sys.exit(f"benchmarks/run gpt: error: {' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return int(rates[-1]), re.findall(r"^memory of a rank, .*$", done.stdout, re.MULTILINE)
+    # The plan's table has a row for each kind, and then their sum.
+    planned = re.findall(r"^ +total +(.*)$", done.stdout, re.MULTILINE)
+    return int(rates[-1]), [f"memory of a rank, planned: {total}" for total in planned[:1]]
 
 
 def main():

@@ -164,7 +164,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     const sk::planner::PlanOptions steps{.microbatches = options.microbatches,
                                          .norms_per_step = options.clip > 0 ? 1U : 0U};
     const sk::planner::MemoryPlan planned = sk::plan(model, steps).memory;
-    if (!options.schedule) { report.model_bytes(planned.total().value - planned.staging.value); }
+    if (!options.schedule) { report.model_bytes((planned.total() - planned.staging - planned.engine).value); }
     std::optional<sk::schedule::Following<Engine>> following;
     // After the guard: NCCL's abort waits for graphs that use the communicator.
     std::optional<GraphOf<typename Engine::Stream>> graph;

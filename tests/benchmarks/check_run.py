@@ -43,7 +43,7 @@ echo "$*" >>"$0.flags"
 rate=500000
 [ -z "$WORLD_SIZE" ] || rate=800000
 [ "${RANK:-0}" = 0 ] || exit 0
-echo "memory of a rank, planned: 9.0 GB"
+echo "  total                 9.0 GB"
 echo "step 1/30  loss 11.0"
 echo "step 15/30  loss 10.0  1 tokens/s"
 echo "step 30/30  loss 9.0  $rate tokens/s"

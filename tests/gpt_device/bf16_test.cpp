@@ -89,33 +89,15 @@ std::vector<double> emulate(const Options& options) {
     std::vector<double> losses;
     sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) {
         using OfHost = sk::EngineOf<std::remove_cvref_t<decltype(rank)>>;
-        const BatchShape batch = options.pass_shape();
-        DenseModel<OfHost, bf16> model(rank, options.model, options.chosen_policy());
-        auto groups = model.groups();
-        groups.initialize(Initialiser(options.seed, options.model));
-        const auto optimizer = make_adamw<sk::StateFormat::full>(groups, options);
-        NoLinks<bf16> links;
-        std::vector<std::byte> memory(Pass<bf16, EmulatedPlace>::bytes(options.model, {}, batch));
-        Arena arena(memory.data(), memory.size());
-        Pass<bf16, EmulatedPlace> pass(options.model, {}, batch, links, arena);
-        const DataOrder data(test::corpus(), options.model.sequence, options.seed);
-        std::vector<Token> tokens(2 * batch.tokens());
+        const Job job{options, test::corpus()};
+        Trainer<DenseModel<OfHost, bf16>, EmulatedPlace> trainer(
+            rank, job,
+            [](const auto& groups, const Options& with) { return make_adamw<sk::StateFormat::full>(groups, with); });
         for (std::size_t step = 0; step < options.steps; ++step) {
-            sk::Accumulation accumulation{groups, options.microbatches};
-            double sum = 0;
-            for (std::size_t m = 0; m < options.microbatches; ++m) {
-                data.fill(step, options.microbatch_begin(m), options.microbatch_sequences(m),
-                          sk::cp::CausalChunks::of(options.model.sequence, 1, 0), tokens.data(),
-                          tokens.data() + batch.tokens());
-                double loss = 0;
-                forward_backward(model, accumulation, pass, {options.microbatch_sequences(m), batch.sequence},
-                                 tokens.data(), tokens.data() + batch.tokens(), &loss);
-                sum += loss / static_cast<double>(options.tokens_per_step());
-            }
-            optimizer->step(
-                std::move(accumulation),
-                {.divisor = sk::divide_by(static_cast<double>(options.tokens_per_step())), .max_norm = options.clip});
-            losses.push_back(sum);
+            trainer.load(step);
+            trainer.step();
+            trainer.keep_losses(step);
+            losses.push_back(trainer.losses(step, 1).front());
         }
     });
     return losses;

@@ -23,25 +23,32 @@ using paced_ranks::Paces;
 
 enum class Steps : std::uint8_t { plain, captured };
 
+inline constexpr std::size_t workspace_bytes = 4096;
+
+inline PlanSummary planned(Options options, const sk::nccl::Options& of_world = gpu_ranks::patient()) {
+    options.engine = EngineKind::nccl;
+    return make_plan(options, sk::nccl::traits_of(of_world, options.mesh.world()), workspace_bytes);
+}
+
 /// options.steps steps on one rank, as a program for GPUs makes them.
 template <class T, class Report>
 std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, Steps how, const Report& report,
                              const Start& start = {}) {
-    constexpr std::size_t workspace_bytes = 4096;
     Options each = options;
     each.every = 1;
     each.graph = how == Steps::captured;
     Job job{each, test::corpus()};
     job.start = start;
+    job.chosen = planned(options).chosen;
     return train_on_device<T>(
-        rank, job, workspace_bytes, [](const DeviceMemory&) {}, report, [](const std::string&) {}, [] {});
+        rank, job, workspace_bytes, report, [](const std::string&) {}, [] {});
 }
 /// The same on a World.
 template <class T, class Report>
 std::vector<double> train_in(sk::nccl::World& world, const Options& options, Steps how, const Report& report) {
     using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-    sk::Rank<Engine, Mesh> rank(Mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), gpu_ranks::Comm(world), {},
-                                world.streams());
+    sk::Rank<Engine, Mesh> rank(Mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), gpu_ranks::Comm(world),
+                                rank_options(planned(options).chosen), world.streams());
     return train_on<T>(rank, options, how, report);
 }
 
@@ -51,9 +58,10 @@ std::vector<double> train(const Options& options, Steps how = Steps::plain,
                           Paces paces = {Pace::lazy, Pace::eager, Pace::lazy}) {
     const sk::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     std::vector<std::vector<double>> losses(mesh.grid().size());
-    CHECK(paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto& /*streams*/) {
-              losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
-          }) == "");
+    CHECK(paced_ranks::run(mesh, paces, rank_options(planned(options).chosen),
+                           [&](auto& rank, const auto& /*streams*/) {
+                               losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
+                           }) == "");
     for (const auto& of_rank : losses) { CHECK(of_rank == losses.front()); }
     return losses.front();
 }

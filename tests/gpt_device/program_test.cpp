@@ -75,7 +75,8 @@ TEST_CASE("gpt.device: the program trains and prints, the same with a graph but 
                                          "--dtype",    dtype});
             CHECK(ended.errors == "");
             CHECK(ended.status == EXIT_SUCCESS);
-            CHECK(ended.out.find("memory of a rank, planned: ") == 0);
+            CHECK(ended.out.find("memory per rank, planned:\n") != std::string::npos);
+            CHECK(ended.out.find(", engine nccl, ") != std::string::npos);
             CHECK(ended.out.find("\nstep 1/5  loss 5.5") != std::string::npos);
             CHECK(ended.out.find("\nstep 5/5  loss ") != std::string::npos);
             const std::size_t last = ended.out.find("\nloss: 5.5");
@@ -94,12 +95,18 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
     const std::string help = started({"--help"}).out;
     CHECK(help.find("\n  --graph on|off ") != std::string::npos);
     // What this program cannot follow is none of its flags.
-    for (const char* const flag : {"--experts", "--optimizer", "--release", "--schedule", "--slices", "--engine"}) {
+    for (const char* const flag : {"--experts", "--optimizer", "--engine", "--hashes", "--trace"}) {
         CHECK(help.find("\n  " + std::string(flag) + " ") == std::string::npos);
         CHECK(refused({flag, "1"}, 1) ==
               "unknown argument '" + std::string(flag) + "': expected one of the flags that --help lists");
     }
     CHECK(refused({"--width"}, 1).find("--width") == 0);
+    CHECK(refused({"--schedule", "auto"}, 1) ==
+          "--schedule 'auto': expected none, prefetch or prefetch:N: auto knows the speeds of hosts alone");
+    const Ended plan = started({"--plan", "--mesh", "4x2x1", "--model", "124M", "--text", "no-such-file"});
+    CHECK(plan.status == EXIT_SUCCESS);
+    CHECK(plan.out.find("model: 124") == 0);
+    CHECK(plan.out.find("step 1/") == std::string::npos);
     CHECK(refused({"--dtype", "fp64"}, 1) == "--dtype 'fp64': expected fp32 or bf16");
     CHECK(refused({"--mesh", "2x1x1"}, 4) ==
           "--mesh 2x1x1 has 2 ranks, but this job has 4 processes: expected --mesh 4x1x1");

@@ -12,6 +12,7 @@
 namespace training_test {
 
 using namespace device_training;
+using shardkit::bf16;
 
 namespace {
 
@@ -37,32 +38,22 @@ void check_policies(Options options, double bound) {
 struct Memory {
     std::size_t planned, taken;
 };
-/// Of the first rank of a run, at most.
-Memory memory_of(const Options& options) {
+/// Of a rank's device: planned, and what the stand-in saw of it at most.
+template <class T>
+Memory memory_of(const Options& options, sk::nccl::Options of_world = gpu_ranks::patient()) {
     gpu_ranks::restart();
+    of_world.arena_chunk_bytes = 1;  // a chunk of its own for every buffer
     const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
-    Memory memory{};
+    std::vector<std::size_t> taken(options.mesh.world());
     const auto outcomes = gpu_ranks::each_in_a_thread(options.mesh.world(), [&](std::size_t number) {
-        sk::nccl::Options of_world = gpu_ranks::patient();
-        of_world.arena_chunk_bytes = 1;  // a chunk of its own for every buffer
         sk::nccl::World world(id, options.mesh.world(), number, of_world);
-        using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-        sk::Rank<Engine, Mesh> rank(Mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), gpu_ranks::Comm(world),
-                                    {}, world.streams());
-        const Job job{options, test::corpus()};
-        DeviceTrainer<Engine, float> trainer(rank, job, 4096);
-        for (std::size_t step = 0; step < options.steps; ++step) {
-            trainer.load(step);
-            trainer.step();
-            trainer.keep_losses(step);
-        }
-        CHECK(trainer.losses(0, options.steps).back() > 0);
-        if (number == 0) { memory = {trainer.planned().total(), standin::peak_device_bytes(0)}; }
+        CHECK(train_in<T>(world, options, Steps::plain, [](std::size_t, double) {}).back() > 0);
+        taken[number] = standin::peak_device_bytes(static_cast<int>(number));
         world.finish();
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
-    CHECK(memory.taken >= memory.planned);
-    return memory;
+    for (const std::size_t each : taken) { CHECK(each == taken[0]); }
+    return {planned(options, of_world).bytes_per_rank(), taken[0]};
 }
 
 }  // namespace
@@ -90,26 +81,89 @@ TEST_SUITE("gpt.device") {
             }
         }
     }
-    TEST_CASE("the memory that a run takes is the planned one, beside what a World holds whatever the model") {
-        for (const program::MeshExtents mesh : {program::MeshExtents{1, 1, 1}, {1, 2, 2}}) {
-            std::vector<std::size_t> planned, beside;
-            for (const std::size_t layers : {3U, 6U}) {
-                for (const bool recompute : {false, true}) {
-                    Options options = twenty_steps(mesh, Dtype::fp32);
-                    options.policy = {program::PolicyKind::full_shard};
-                    options.model = {32, layers, 64, 4, HeadKind::tied};
-                    options.model.recompute = recompute;
-                    options.steps = 2;
-                    const Memory memory = memory_of(options);
-                    planned.push_back(memory.planned);
-                    beside.push_back(memory.taken - memory.planned);
-                    CAPTURE(mesh.describe());
-                    // What a step's buffers and tables are rounded to.
-                    CHECK(std::max(beside.back(), beside[0]) - std::min(beside.back(), beside[0]) < planned[0] / 100);
+    TEST_CASE("the memory that a run takes of a device is the planned one, to the byte") {
+        Options options = twenty_steps({4, 1, 1}, Dtype::fp32);
+        options.steps = 2;
+        options.microbatches = 2;
+        const auto check = [](const Options& with) {
+            CAPTURE(with.policy.text());
+            CAPTURE(with.mesh.describe());
+            CAPTURE(with.model.recompute);
+            const Memory memory = with.dtype == Dtype::bf16 ? memory_of<bf16>(with) : memory_of<float>(with);
+            CHECK(memory.taken == memory.planned);
+            return memory.planned;
+        };
+        for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+            options.dtype = dtype;
+            test::for_each_policy(options, [&](const Options& with) { check(with); });
+        }
+        options.policy = {program::PolicyKind::full_shard};
+        options.model = {32, 3, 64, 4, HeadKind::untied};
+        for (const program::MeshExtents mesh : {program::MeshExtents{1, 1, 1}, {1, 2, 2}, {2, 1, 2}}) {
+            options.mesh = mesh;
+            for (const auto exchange : {ContextExchange::ring, ContextExchange::gather}) {
+                options.context = exchange;
+                options.model.recompute = false;
+                const std::size_t kept = check(options);
+                options.model.recompute = true;
+                CHECK(check(options) < kept);
+            }
+        }
+    }
+    TEST_CASE("a World whose options say otherwise takes what is planned for them") {
+        Options sliced = twenty_steps({2, 1, 1}, Dtype::fp32);
+        sliced.steps = 2;
+        sliced.slices = 4;
+        sliced.microbatches = 2;
+        Options released = twenty_steps({2, 1, 1}, Dtype::fp32);
+        released.steps = 2;
+        released.release = sk::GradientRelease::at_update;
+        released.clip = 0;
+        for (const Options& options : {sliced, released}) {
+            sk::nccl::Options of_world = gpu_ranks::patient();
+            of_world.separate_reductions = false;
+            of_world.compare_calls = sk::CompareCalls::each_call;
+            of_world.staging_bytes = 100'000;
+            const Memory memory = memory_of<float>(options, of_world);
+            CHECK(memory.taken == memory.planned);
+        }
+    }
+    TEST_CASE("steps that follow a schedule or release gradients have the bits of others, plain and captured") {
+        Options options = twenty_steps({2, 1, 1}, Dtype::fp32);
+        options.steps = 6;
+        for (const Steps how : {Steps::plain, Steps::captured}) {
+            for (const auto policy : {program::PolicyKind::shard_grad_op, program::PolicyKind::full_shard}) {
+                Options with = options;
+                with.policy = {policy};
+                CAPTURE(with.policy.text());
+                with.clip = 0;
+                const std::vector<double> unclipped = train<float>(with);
+                with.release = sk::GradientRelease::at_update;
+                CHECK(train<float>(with, how) == unclipped);
+                with.release = options.release;
+                with.clip = options.clip;
+                with.microbatches = 2;
+                const std::vector<double> unled = train<float>(with);
+                for (const std::size_t depth : {1U, 2U}) {
+                    with.schedule = {ScheduleChoice::Kind::prefetch, depth};
+                    CHECK(train<float>(with, how) == unled);
                 }
             }
-            CHECK(planned[1] < planned[0] - planned[0] / 10);
-            CHECK(planned[3] > planned[1] + planned[1] / 10);
+        }
+    }
+    TEST_CASE("slices have the same bits on any number of ranks, plain and captured, and the host's losses") {
+        Options options = twenty_steps({1, 1, 1}, Dtype::fp64);
+        options.steps = 6;
+        options.slices = options.microbatches = 4;
+        options.policy = {program::PolicyKind::full_shard};
+        const std::vector<double> host = test::run(options).losses;
+        const std::vector<double> alone = train<double>(options);
+        CHECK(worst(alone, host) <= 1e-12);
+        for (const std::size_t ranks : {2U, 4U}) {
+            options.mesh = {ranks, 1, 1};
+            options.microbatches = options.slices / ranks;
+            CHECK(train<double>(options) == alone);
+            CHECK(train<double>(options, Steps::captured) == alone);
         }
     }
     TEST_CASE("bias and GELU in one product with theirs have the losses of the host, which makes them one by one") {

@@ -115,16 +115,11 @@ struct EachColumn {
 
 /// A rank's device: launches in the order of its compute stream.
 template <class Engine>
-class DevicePlace {
+class DevicePlace : public DeviceLayout {
     using Kernels = typename Engine::Kernels;
 
   public:
-    template <class T>
-    using Storage = T;
     struct CountsAttention {};
-    /// So many threads for each column of a matrix: enough of them to keep a device busy.
-    static constexpr std::size_t column_parts = 64;
-    static constexpr std::size_t heads_at_once(std::size_t heads) { return heads; }
 
     DevicePlace(const typename Engine::Stream& stream, const DeviceProducts<Engine>& products)
         : stream_(stream), products_(&products) {}

@@ -14,8 +14,8 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../../common/text_format.hpp"
 #include "../program/command_line.hpp"
+#include "../program/plan_summary.hpp"
 #include "../program/start.hpp"
 #include "../program/text.hpp"
 #include "train.hpp"
@@ -38,54 +38,55 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
             return EXIT_SUCCESS;
         }
         const Options& options = *parsed;
+        const PlanSummary plan = make_plan(options, sk::nccl::traits_of(sk::nccl::Options{}, options.mesh.world()),
+                                           DeviceProducts<Engine>::workspace_bytes);
+        if (options.action == Options::Action::plan) {
+            std::fputs(describe_plan(options, plan).c_str(), out);
+            return EXIT_SUCCESS;
+        }
         const Text text = read_text(options);
         Job job{options, text.tokens};
+        job.chosen = plan.chosen;
         job.identity = identity_of(options, text.tokens);
         job.start = find_start(options, job.identity);
         sk::nccl::World world =
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
         const auto& mesh = options.mesh;
-        sk::nccl::run<Engine>(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), world, [&](auto& rank) {
-            using Clock = std::chrono::steady_clock;
-            const bool prints = rank.rank() == 0;
-            if (prints) { std::fputs(job.start.notes.c_str(), out); }
-            std::size_t before = 0;
-            std::optional<Clock::time_point> since;  // the first step takes memory, and is not timed
-            const auto report = [&](std::size_t step, double loss) {
-                if (!prints) { return; }
-                std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.steps, loss);
-                if (since) {
-                    const double seconds = std::chrono::duration<double>(Clock::now() - *since).count();
-                    std::fprintf(out, "  %.0f tokens/s",
-                                 static_cast<double>((step - before) * options.tokens_per_step()) / seconds);
+        sk::nccl::run<Engine>(
+            sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), world,
+            [&](auto& rank) {
+                using Clock = std::chrono::steady_clock;
+                const bool prints = rank.rank() == 0;
+                if (prints) { std::fputs((job.start.notes + describe_plan(options, plan)).c_str(), out); }
+                std::size_t before = 0;
+                std::optional<Clock::time_point> since;  // the first step takes memory, and is not timed
+                const auto report = [&](std::size_t step, double loss) {
+                    if (!prints) { return; }
+                    std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.steps, loss);
+                    if (since) {
+                        const double seconds = std::chrono::duration<double>(Clock::now() - *since).count();
+                        std::fprintf(out, "  %.0f tokens/s",
+                                     static_cast<double>((step - before) * options.tokens_per_step()) / seconds);
+                    }
+                    std::fputs("\n", out);
+                    std::fflush(out);
+                    before = step;
+                    since = Clock::now();
+                };
+                const auto saved = [&](const std::string& folder) {
+                    if (prints) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
+                };
+                const auto train = [&](auto element) {
+                    return train_on_device<decltype(element)>(rank, job, DeviceProducts<Engine>::workspace_bytes,
+                                                              report, saved,
+                                                              [&] { world.keep_pace(rank.compute_stream()); });
+                };
+                const std::vector<double> losses = options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
+                if (prints && !losses.empty()) {
+                    std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back());
                 }
-                std::fputs("\n", out);
-                std::fflush(out);
-                before = step;
-                since = Clock::now();
-            };
-            const auto planned = [&](const DeviceMemory& memory) {
-                if (!prints) { return; }
-                const auto of = [](std::uint64_t bytes) { return program::bytes_text(bytes); };
-                std::fprintf(out,
-                             "memory of a rank, planned: %s (parameters, gradients and states %s, activations %s, "
-                             "keys and values of other ranks %s, tokens and cuBLAS %s)\n",
-                             of(memory.total()).c_str(), of(memory.model).c_str(), of(memory.activations).c_str(),
-                             of(memory.exchange).c_str(), of(memory.beside).c_str());
-            };
-            const auto saved = [&](const std::string& folder) {
-                if (prints) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
-            };
-            const auto train = [&](auto element) {
-                return train_on_device<decltype(element)>(rank, job, DeviceProducts<Engine>::workspace_bytes, planned,
-                                                          report, saved,
-                                                          [&] { world.keep_pace(rank.compute_stream()); });
-            };
-            const std::vector<double> losses = options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
-            if (prints && !losses.empty()) {
-                std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back());
-            }
-        });
+            },
+            rank_options(job.chosen));
         return EXIT_SUCCESS;
     } catch (const std::exception& error) {
         std::fprintf(errors, "train_gpt: error: %s\n", error.what());

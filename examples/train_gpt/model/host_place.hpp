@@ -18,6 +18,7 @@ struct HostPlace {
     using Storage = shardkit::Arithmetic<T>;
     using CountsAttention = train_gpt::CountsAttention;
     static constexpr std::size_t column_parts = 1;
+    static constexpr std::size_t tokens_ahead = 0;
     static constexpr std::size_t heads_at_once(std::size_t /*heads*/) { return 1; }
 
     template <class Work>

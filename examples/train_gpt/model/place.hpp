@@ -19,8 +19,19 @@ namespace train_gpt {
 ///     Storage<T>            the type of activations where parameters are T; sums are made in Arithmetic<T>
 ///     CountsAttention       products that are made while one lives count as attention
 ///     heads_at_once(heads)  how many heads of attention have their scores in memory
+///     tokens_ahead          how many tokens of coming steps lie there; 0: the host writes a step's own
 /// A work is copied; its arithmetic is the same in all places, but for the order of sums.
 struct HostPlace;
+
+/// What a place on a device says of its memory.
+struct DeviceLayout {
+    template <class T>
+    using Storage = T;
+    /// So many threads for each column of a matrix: enough of them to keep a device busy.
+    static constexpr std::size_t column_parts = 64;
+    static constexpr std::size_t heads_at_once(std::size_t heads) { return heads; }
+    static constexpr std::size_t tokens_ahead = std::size_t{4} << 20U;
+};
 
 /// A row's one worker, with the order of sums of the host.
 struct WholeRow {

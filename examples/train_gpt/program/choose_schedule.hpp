@@ -10,6 +10,7 @@
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/matrix_plan.hpp>
 #include <shardkit/plan/plan.hpp>
+#include <shardkit/rank/context.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
 #include "options.hpp"
@@ -23,6 +24,11 @@ struct ChosenSchedule {
     std::string why = "asked for";               ///< why this and no other
     bool ahead = false;                          ///< communication is given to its stream before the program waits
 };
+
+/// Of a rank whose steps follow a schedule the buffers that windows share serve between the steps alone.
+inline shardkit::RankOptions rank_options(const ChosenSchedule& chosen) {
+    return {.in_flight = chosen.schedule ? 1U : 2U};
+}
 
 /// What a step may take of the library's buffers on a rank.
 struct StepMemory {

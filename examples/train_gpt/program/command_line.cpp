@@ -64,21 +64,34 @@ void add_flags(program::Flags& flags) {
     flags.add(
         "--encoding", "FILE",
         "write the text, and samples, in the byte pair encoding of a merges.txt of GPT-2 [a token for each byte]");
+    flags.add_switch("--plan",
+                     "print memory and traffic per rank for --mesh, of any size, and stop; files are "
+                     "checked, none is written");
+    flags.add("--slices", "S",
+              "parts of the batch, a power of two: a rank works through S / dp of them, one in each microbatch, and "
+              "the run has the same bits on any number of ranks [not cut]");
+    flags.add(
+        "--release", "on|off",
+        "update each group in the backward pass, behind its gradients' reduction, and give them back: one pass a "
+        "step, no clipping, no norm, --schedule none [off]");
+    flags.add(
+        "--schedule", "NAME",
+        "when a step communicates: none (when a verb is called), prefetch or prefetch:N (gathers start N windows "
+        "ahead), or auto (the one that is predicted to wait least: none, groups that stay gathered where memory is "
+        "left, or, with threads or mpi and a processor to spare, gathers a window ahead) [auto; on GPUs, whose "
+        "speeds it "
+        "does not know, none]");
+    flags.add("--memory-limit", "BYTES",
+              "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]");
 }
 
 /// Of the program for hosts alone.
 void add_host_flags(program::Flags& flags) {
-    flags.add_switch("--plan",
-                     "print memory and traffic per rank for --mesh, of any size, and stop; files are "
-                     "checked, none is written");
     flags.add("--engine", "NAME", "threads (ranks in this process) or mpi (processes of mpirun) [threads]");
     flags.add(
         "--ranks-per-host", "N",
         "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
         "[with mpi the hosts that there are; with --plan all ranks on one]");
-    flags.add("--slices", "S",
-              "parts of the batch, a power of two: a rank works through S / dp of them, one in each microbatch, and "
-              "the run has the same bits on any number of ranks [not cut]");
     flags.add("--experts", "E", "experts of a layer behind each block, with a router; 0 for none [0]");
     flags.add("--top", "K", "with --experts: how many a token uses [2]");
     flags.add("--ep", "N", "with --experts: ranks of dp x cp that share them [1]");
@@ -96,17 +109,6 @@ void add_host_flags(program::Flags& flags) {
               "pinned memory of the host, from which pieces come and go; update for updates on the host [none]");
     flags.add("--master", "NAME",
               "fp32 masters of bf16 parameters: kept, split (16 bits beside each parameter) or none [kept]");
-    flags.add(
-        "--release", "on|off",
-        "update each group in the backward pass, behind its gradients' reduction, and give them back: one pass a "
-        "step, no clipping, no norm, --schedule none [off]");
-    flags.add(
-        "--schedule", "NAME",
-        "when a step communicates: none (when a verb is called), prefetch or prefetch:N (gathers start N windows "
-        "ahead), or auto (the one that is predicted to wait least: none, groups that stay gathered where memory is "
-        "left, or, with threads or mpi and a processor to spare, gathers a window ahead) [auto]");
-    flags.add("--memory-limit", "BYTES",
-              "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]");
     flags.add("--json", "FILE",
               "write the results as one JSON object; an interrupted run writes what it has reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
@@ -269,7 +271,8 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
     program::read_name(flags, "--release", program::switch_names, o.release);
     const bool releases = o.release == sk::GradientRelease::at_update;
     if (releases) { o.clip = 0; }
-    o.schedule = {releases ? ScheduleChoice::Kind::none : ScheduleChoice::Kind::automatic, 0};
+    const bool on_gpus = o.engine == EngineKind::nccl;
+    o.schedule = {releases || on_gpus ? ScheduleChoice::Kind::none : ScheduleChoice::Kind::automatic, 0};
     flags.use("--mesh", [&](const auto& flag, const auto& given) { o.mesh = program::parse_mesh(flag, given); });
     if (o.engine == EngineKind::threads) {
         o.spare_processor = shardkit::host::detail::allowed_cpus() > o.mesh.world();
@@ -322,7 +325,13 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
     program::read_not_negative(flags, "--lr", o.learning_rate);
     program::read_not_negative(flags, "--weight-decay", o.weight_decay);
     program::read_not_negative(flags, "--clip", o.clip);
-    flags.use("--schedule", [&](const auto& flag, const auto& given) { o.schedule = parse_schedule(flag, given); });
+    flags.use("--schedule", [&](const auto& flag, const auto& given) {
+        o.schedule = parse_schedule(flag, given);
+        if (on_gpus && o.schedule.kind == ScheduleChoice::Kind::automatic) {
+            throw program::bad_flag(flag, given,
+                                    "none, prefetch or prefetch:N: auto knows the speeds of hosts alone");
+        }
+    });
     flags.use("--memory-limit",
               [&](const auto& flag, const auto& given) { o.memory_limit = program::parse_bytes(flag, given); });
     program::read_count(flags, "--seed", o.seed, 0);
@@ -545,6 +554,7 @@ std::optional<Options> parse_gpu_command_line(int count, const char* const* argu
     if (!flags.parse(count, arguments, help)) { return std::nullopt; }
     Options o;
     o.engine = EngineKind::nccl;
+    o.every = 20;
     o.mesh = {processes, 1, 1};
     return read_options(flags, std::move(o), processes);
 }

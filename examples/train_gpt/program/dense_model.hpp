@@ -13,34 +13,34 @@
 
 #include "../model/parameters.hpp"
 #include "group_options.hpp"
+#include "options.hpp"
 
 namespace train_gpt {
 
 /// The GPT's parameters in sharded groups: every transformer block is one. Its policy comes from the command
 /// line: a trainer that knows it says Sharded<Group, FullShard, Engine>. `Gather`: what gathers of the blocks carry.
-template <class Engine, class ElementType, class Gather = ElementType>
+template <class EngineType, class ElementType, class Gather = ElementType>
 struct DenseModel {
+    using Engine = EngineType;
     using T = ElementType;
     template <class Group>
     using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
     using Block = sk::Sharded<BlockGroup<T>, sk::DynamicPolicy, Engine, sk::Precision<Gather, T>>;
 
     /// Collective over the mesh. Parameters are zero until `groups()` are initialized.
-    DenseModel(sk::Context<Engine>& context, const ModelConfig& config, const sk::DynamicPolicy& policy,
-               sk::MasterWeights master = sk::MasterWeights::kept,
-               sk::GradientRelease release = sk::GradientRelease::never)
-        : embedding(context, "embedding", embedding_shapes<T>(config),
-                    group_options<EmbeddingGroup<T>>(policy, master, release)),
-          head(context, "head", head_shapes<T>(config), group_options<HeadGroup<T>>(policy, master, release)) {
+    DenseModel(sk::Context<Engine>& context, const Options& options)
+        : embedding(context, "embedding", embedding_shapes<T>(options.model),
+                    group_options<EmbeddingGroup<T>>(options)),
+          head(context, "head", head_shapes<T>(options.model), group_options<HeadGroup<T>>(options)) {
+        const ModelConfig& config = options.model;
         // Places before groups: a vector that grew would move what an optimizer refers to.
         blocks.reserve(config.layers);
         for (std::size_t l = 0; l < config.layers; ++l) {
             blocks.emplace_back(context, "blocks." + std::to_string(l), block_shapes<T>(config),
-                                group_options<BlockGroup<T>>(policy, master, release));
+                                group_options<BlockGroup<T>>(options));
         }
         if (config.head == HeadKind::untied) {
-            logits.emplace_back(context, "logits", logits_shapes<T>(config),
-                                group_options<LogitsGroup<T>>(policy, master, release));
+            logits.emplace_back(context, "logits", logits_shapes<T>(config), group_options<LogitsGroup<T>>(options));
         }
     }
 

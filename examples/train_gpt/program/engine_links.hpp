@@ -20,27 +20,40 @@ namespace train_gpt {
 
 namespace sk = shardkit;
 
+/// How the model and the sequences are split, as this rank sees it.
+template <class Engine>
+Split split_of(const sk::Context<Engine>& context, const Options& options) {
+    return options.split(context.grid().coordinate(sk::Tp::name, context.rank()),
+                         context.grid().coordinate(sk::Cp::name, context.rank()));
+}
+
+/// Elements of the keys and values of a rank's largest pass.
+inline std::size_t exchanged_block(const Options& options) {
+    const Split split = options.split();
+    return attention_shape(options.model, split, split.local(options.pass_shape())).keys_values();
+}
 /// What the exchange of a rank's keys and values holds, if activations are S.
 template <class Engine, class S>
-std::size_t exchange_bytes(const Options& options) {
-    const Split split = options.split();
-    const std::size_t block = attention_shape(options.model, split, split.local(options.pass_shape())).keys_values();
+std::size_t exchange_bytes(const Options& options, const sk::engine::Traits& engine) {
+    const std::size_t block = exchanged_block(options);
     return options.context == ContextExchange::ring
-               ? sk::cp::RingExchange<Engine, S>::bytes(block, options.mesh.cp)
-               : sk::cp::GatherExchange<Engine, S>::bytes(block, options.mesh.cp);
+               ? sk::cp::RingExchange<Engine, S>::bytes(block, options.mesh.cp, engine)
+               : sk::cp::GatherExchange<Engine, S>::bytes(block, options.mesh.cp, engine);
 }
 
 /// The links of a rank to those that it shares the model and the sequences with, over an engine's communicators.
 template <class Engine, class S>
 class EngineLinks final : public Links<S> {
   public:
-    /// `block`: elements of the keys and values of this rank's largest pass. Collective over the mesh.
-    EngineLinks(sk::Context<Engine>& context, const Split& split, ContextExchange exchange, std::size_t block)
+    /// Collective over the mesh. Passes are of at most the options' shape.
+    EngineLinks(sk::Context<Engine>& context, const Options& options)
         : context_(context),
           tp_(context.template sub_mesh<sk::Axes<sk::Tp>>()),
-          sequence_parallel_(split.splits_tokens() ? sk::tp::SequenceParallel::on : sk::tp::SequenceParallel::off) {
+          sequence_parallel_(options.split().splits_tokens() ? sk::tp::SequenceParallel::on
+                                                             : sk::tp::SequenceParallel::off) {
         const auto cp = context.template sub_mesh<sk::Axes<sk::Cp>>();
-        if (exchange == ContextExchange::ring) {
+        const std::size_t block = exchanged_block(options);
+        if (options.context == ContextExchange::ring) {
             ring_.emplace(context, cp, block);
         } else {
             gather_.emplace(context, cp, block);

@@ -53,8 +53,8 @@ struct Options {
     SequenceParallel sequence_parallel = SequenceParallel::off;
     ContextExchange context = ContextExchange::ring;
     std::size_t steps = 400;
-    std::size_t every = 20;  // steps between two lines of output of the program for GPUs
-    bool graph = false;      // whose steps, but the first, are then launches of one CUDA graph
+    std::size_t every = 1;   // steps between two times that losses are read
+    bool graph = false;      // of the program for GPUs: steps, but the first, are launches of one CUDA graph
     std::size_t batch = 16;  // sequences of one step, over all ranks and microbatches
     std::size_t microbatches = 1;
     std::size_t slices = 0;  // of the batch, added along one tree; 0: microbatches and ranks are added in turn

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <shardkit/backend/self/engine.hpp>
-#include <shardkit/backend/threads/engine.hpp>
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -32,7 +31,6 @@
 #include "engine_links.hpp"
 #include "expert_layers.hpp"
 #include "group_options.hpp"
-#include "run_on_engine.hpp"
 #include "text_format.hpp"
 #include "workspace.hpp"
 
@@ -53,9 +51,8 @@ struct PlannedGroups {
 template <class Precision, class Group>
 sk::planner::GroupDescription describe_group(std::string_view path, const sk::Shapes<Group>& shapes,
                                              const Options& options) {
-    return sk::describe_group<Group, sk::DynamicPolicy, Precision>(
-        path, shapes, mesh_of(options).grid(),
-        group_options<Group>(options.chosen_policy(), options.master, options.release));
+    return sk::describe_group<Group, sk::DynamicPolicy, Precision>(path, shapes, mesh_of(options).grid(),
+                                                                   group_options<Group>(options));
 }
 template <class T>
 sk::planner::GroupDescription describe_block(const Options& options) {
@@ -106,12 +103,9 @@ PlannedGroups planned_groups(const Options& options) {
     return groups;
 }
 
-sk::engine::Traits traits_of(EngineKind engine) {
-    return engine == EngineKind::mpi ? mpi_traits() : sk::threads::traits;
-}
-
-/// What a step's passes add over tp and cp; `element` is the size of an activation's number.
-void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std::size_t element,
+/// What a step's passes add over tp and cp; `stored` is the size of an activation's number, `element` that of one in
+/// which sums are made.
+void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std::size_t stored, std::size_t element,
                      const sk::engine::Traits& engine) {
     using sk::Verb;
     const auto grid = mesh_of(options).grid();
@@ -142,14 +136,15 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
                 plan.add(Verb::all_to_all, over_ep, layers, numbers, {numbers / options.ep * (options.ep - 1), 0});
             }
         }
+        const std::size_t gathered = tokens * options.model.width * stored;
         const std::size_t wide = tokens * options.model.width * element;
         if (tp > 1) {
             // Two for each pass of a block, one behind the embedding and one at the head's backward pass.
             const std::size_t sums = 2 * forward + 2 * layers + 2;
             if (split.splits_tokens()) {
                 // Two for a block's forward pass and four for its backward pass, one each for embedding and head.
-                plan.add(Verb::all_gather, over_tp, 2 * forward + 4 * layers + 2, wide,
-                         sk::detail::gather_moved(wide, tp, engine, tp_hosts));
+                plan.add(Verb::all_gather, over_tp, 2 * forward + 4 * layers + 2, gathered,
+                         sk::detail::gather_moved(gathered, tp, engine, tp_hosts));
                 plan.add(Verb::reduce_scatter, over_tp, sums, wide,
                          sk::detail::scatter_moved(wide, tp, engine, tp_hosts));
             } else {
@@ -172,19 +167,23 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
             }
         }
         if (cp > 1) {
-            const std::size_t block = 2 * tokens * split.width(options.model) * element;
+            const std::size_t numbers = 2 * tokens * split.width(options.model);
+            const std::size_t block = numbers * stored, gradients = numbers * element;
             if (options.context == ContextExchange::ring) {
-                const std::size_t messages = (forward + layers) * (cp - 1) + layers * cp;
                 // To the next rank of the ring.
-                const sk::planner::MovedBytes message{block,
-                                                      sk::detail::part_of(block, cp_hosts.links, cp_hosts.ranks)};
-                plan.add(Verb::send, over_cp, messages, block, message);
-                plan.add(Verb::receive, over_cp, messages, block, message);
+                const auto add = [&](std::size_t messages, std::size_t bytes) {
+                    const sk::planner::MovedBytes message{bytes,
+                                                          sk::detail::part_of(bytes, cp_hosts.links, cp_hosts.ranks)};
+                    plan.add(Verb::send, over_cp, messages, bytes, message);
+                    plan.add(Verb::receive, over_cp, messages, bytes, message);
+                };
+                add((forward + layers) * (cp - 1), block);
+                add(layers * cp, gradients);
             } else {
                 plan.add(Verb::all_gather, over_cp, forward + layers, cp * block,
                          sk::detail::gather_moved(cp * block, cp, engine, cp_hosts));
-                plan.add(Verb::reduce_scatter, over_cp, layers, cp * block,
-                         sk::detail::scatter_moved(cp * block, cp, engine, cp_hosts));
+                plan.add(Verb::reduce_scatter, over_cp, layers, cp * gradients,
+                         sk::detail::scatter_moved(cp * gradients, cp, engine, cp_hosts));
             }
         }
     }
@@ -251,10 +250,14 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
     const sk::Schedule step = dry();
     const auto grid = mesh_of(options).grid();
     const sk::ByteCount least = sk::schedule::peak(step, groups, assumed.optimizer_states);
-    if (!none) { require_memory(options, least.value + summary.beside_bytes()); }
-    StepMemory memory{assumed.optimizer_states, summary.library.memory.total(), {}, options.memory_limit > 0};
-    memory.most =
-        memory.limited ? sk::ByteCount(options.memory_limit - summary.beside_bytes()) : std::max(least, memory.none);
+    // Peaks of schedules leave out what is the engine's.
+    const sk::planner::MemoryPlan& planned = summary.library.memory;
+    const std::uint64_t of_engine = (planned.staging + planned.engine).value;
+    const std::uint64_t beside = summary.beside_bytes() + of_engine;
+    if (!none) { require_memory(options, least.value + beside); }
+    StepMemory memory{
+        assumed.optimizer_states, sk::ByteCount(planned.total().value - of_engine), {}, options.memory_limit > 0};
+    memory.most = memory.limited ? sk::ByteCount(options.memory_limit - beside) : std::max(least, memory.none);
     summary.chosen = choose_schedule(options, step, groups, grid, assumed.engine, memory, matrices);
     const auto& followed = summary.chosen.schedule;
     if (followed) { summary.library = sk::schedule::plan(*followed, groups, grid, assumed); }
@@ -264,22 +267,36 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
     }
 }
 
+/// What a rank's model computes with, where a Place has it.
+template <class T, class Place>
+std::uint64_t workspace_bytes(const Options& options, const sk::engine::Traits& engine) {
+    using Engine = sk::self::Engine;
+    return engine.buffer_bytes(Workspace<Engine, T, Place>::bytes(options)) +
+           engine.buffer_bytes(TokensAhead<Engine, Place>::bytes(options), true) +
+           exchange_bytes<Engine, typename Place::template Storage<T>>(options, engine);
+}
+
 template <class T>
-PlanSummary plan_for(const Options& options) {
+PlanSummary plan_for(const Options& options, const sk::engine::Traits& engine, std::size_t products) {
     sk::planner::PlanOptions assumed;
     assumed.microbatches = options.microbatches;
     assumed.norms_per_step = options.release == sk::GradientRelease::at_update ? 0 : 1;
     assumed.optimizer_states = {options.optimizer == OptimizerKind::adamw ? 2U : 1U, options.states};
     assumed.ranks_per_host = options.ranks_per_host;
-    assumed.engine = traits_of(options.engine);
+    assumed.engine = engine;
+    const bool on_device = options.engine == EngineKind::nccl;
     const auto grid = mesh_of(options).grid();
     const PlannedGroups planned = planned_groups<T>(options);
     const std::span<const sk::planner::GroupDescription> groups = planned.all;
     PlanSummary summary;
-    const Split split = options.split();
-    summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
-                              exchange_bytes<sk::self::Engine, Arithmetic<T>>(options);
+    summary.workspace_bytes =
+        engine.buffer_bytes(products, true) + (on_device ? workspace_bytes<T, DeviceLayout>(options, engine)
+                                                         : workspace_bytes<T, HostPlace>(options, engine));
+    if (options.slices > 0) {  // in which losses are added
+        summary.workspace_bytes += engine.buffer_bytes(sk::ExactSum::numbers * sizeof(double));
+    }
     if (options.model.experts > 0) {
+        const Split split = options.split();
         const std::size_t tokens = split.local(options.pass_shape()).tokens();
         summary.workspace_bytes += ExpertLayers<sk::self::Engine, T>::bytes(options.model, split, tokens, options.ep);
     }
@@ -290,8 +307,8 @@ PlanSummary plan_for(const Options& options) {
     summary.matrix_bytes = matrices.bytes().value;
     add_schedule(summary, options, groups, assumed, matrices,
                  [&] { return dry_step<T>(options, groups, matrices.batches.size()); });
-    if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
-        // The loss: one double, or the numbers of an exact sum.
+    if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1 && options.every == 1) {
+        // The loss, where it is read: one double, or the numbers of an exact sum.
         const std::size_t loss = sizeof(double) * (options.slices > 0 ? sk::ExactSum::numbers : 1);
         const auto over_data = sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{});
         const auto hosts = sk::detail::host_spread(over_data, grid, options.ranks_per_host);
@@ -299,22 +316,23 @@ PlanSummary plan_for(const Options& options) {
                                     sk::detail::all_reduce_moved(loss, loss, data_ranks, assumed.engine, hosts));
     }
     summary.library.traffic += matrices.traffic;
-    add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
+    add_activations(summary.library.traffic, options, on_device ? sizeof(T) : sizeof(Arithmetic<T>),
+                    sizeof(Arithmetic<T>), assumed.engine);
     summary.collectives = collectives_of(summary.library.traffic);
     return summary;
 }
 
 }  // namespace
 
-PlanSummary make_plan(const Options& options) {
+PlanSummary make_plan(const Options& options, const sk::engine::Traits& engine, std::size_t products) {
     try {
         switch (options.dtype) {
             case Dtype::fp64:
-                return plan_for<double>(options);
+                return plan_for<double>(options, engine, products);
             case Dtype::fp32:
-                return plan_for<float>(options);
+                return plan_for<float>(options, engine, products);
             case Dtype::bf16:
-                return plan_for<sk::bf16>(options);
+                return plan_for<sk::bf16>(options, engine, products);
         }
     } catch (const std::length_error& error) {
         throw program::InputError("--width " + std::to_string(options.model.width) + " and --layers " +
@@ -372,6 +390,7 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     row("reduce buffers", memory.reduce_buffers.value);
     if (plan.matrix_bytes > 0) { row("matrices", plan.matrix_bytes); }
     if (memory.offload_slots.value > 0) { row("offload slots", memory.offload_slots.value); }
+    if (const auto engine = memory.staging + memory.engine; engine.value > 0) { row("engine", engine.value); }
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());
     if (options.offload != sk::Offload::none) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/plan/plan.hpp>
 
 #include "choose_schedule.hpp"
@@ -27,8 +28,10 @@ struct PlanSummary {
     std::uint64_t bytes_per_rank() const noexcept { return library.memory.total().value + beside_bytes(); }
 };
 
-/// Arithmetic only: any number of ranks on any machine.
+/// Arithmetic only: any number of ranks on any machine. `products`: bytes that a device's library of products has.
 /// @throws InputError when the model's sizes overflow, or when --memory-limit is too little
+PlanSummary make_plan(const Options& options, const shardkit::engine::Traits& engine, std::size_t products = 0);
+/// Of the engines of hosts.
 PlanSummary make_plan(const Options& options);
 
 /// Model, memory per rank and traffic per step, in several lines.

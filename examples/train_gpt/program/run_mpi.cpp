@@ -16,7 +16,7 @@ void run_mpi(const Job& job, const RankFunction& on_rank) {
     if (job.chosen.schedule) { options.compare_calls = sk::CompareCalls::each_step; }
     set_deadline(job.options, options);
     sk::mpi::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), job.options.ep), on_rank,
-                 rank_options(job), options);
+                 rank_options(job.chosen), options);
 }
 
 sk::engine::Traits mpi_traits() { return sk::mpi::traits_of(); }

@@ -40,7 +40,4 @@ void set_deadline(const Options& options, EngineOptions& engine) {
     engine.on_late = [](const std::string& text) { std::fprintf(stderr, "train_gpt: %s\n", text.c_str()); };
 }
 
-/// Of a rank whose steps follow a schedule the buffers that windows share serve between the steps alone.
-inline sk::RankOptions rank_options(const Job& job) { return {.in_flight = job.chosen.schedule ? 1U : 2U}; }
-
 }  // namespace train_gpt

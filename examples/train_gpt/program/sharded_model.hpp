@@ -12,36 +12,39 @@
 
 #include "decoded_block.hpp"
 #include "dense_model.hpp"
+#include "engine_links.hpp"
 #include "expert_layers.hpp"
 
 namespace train_gpt {
 
 /// The same with a layer of experts behind each block, where the configuration has some.
-template <class Engine, class ElementType, class Gather = ElementType>
-class ShardedModel : public DenseModel<Engine, ElementType, Gather> {
-    using Dense = DenseModel<Engine, ElementType, Gather>;
+template <class EngineType, class ElementType, class Gather = ElementType>
+class ShardedModel : public DenseModel<EngineType, ElementType, Gather> {
+    using Dense = DenseModel<EngineType, ElementType, Gather>;
 
   public:
+    using Engine = EngineType;
     using T = ElementType;
     static constexpr bool decodes = !std::is_same_v<T, Gather>;
     template <class Group>
     using Layer = typename Dense::template Layer<Group>;
 
-    /// Collective over the mesh. `tokens`: of this rank's largest pass, which experts have memory for.
-    ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, const Split& split, std::size_t tokens,
-                 const sk::DynamicPolicy& policy, sk::MasterWeights master = sk::MasterWeights::kept,
-                 sk::GradientRelease release = sk::GradientRelease::never)
-        : Dense(context, config, policy, master, release) {
+    /// Collective over the mesh. Experts have memory for this rank's largest pass.
+    ShardedModel(sk::Context<Engine>& context, const Options& options) : Dense(context, options) {
+        const ModelConfig& config = options.model;
         routers.reserve(config.layers);
         experts.reserve(config.layers);
         for (std::size_t l = 0; config.experts > 0 && l < config.layers; ++l) {
             const std::string number = std::to_string(l);
             routers.emplace_back(context, "routers." + number, router_shapes<T>(config),
-                                 group_options<RouterGroup<T>>(policy, master, release));
+                                 group_options<RouterGroup<T>>(options));
             experts.emplace_back(context, "experts." + number, expert_shapes<T>(config),
-                                 group_options<ExpertGroup<T>>(policy, master, release));
+                                 group_options<ExpertGroup<T>>(options));
         }
-        if (config.experts > 0) { expert_layers.emplace(context, config, split, tokens); }
+        if (config.experts > 0) {
+            const Split split = split_of(context, options);
+            expert_layers.emplace(context, config, split, split.local(options.pass_shape()).tokens());
+        }
         if constexpr (decodes) { decoded_ = DecodedBlock<T>(context, config); }
     }
 

@@ -26,6 +26,8 @@
 #include "../allocation_counter.hpp"
 #include "hash_lines.hpp"
 #include "kept_calls.hpp"
+#include "optimizer.hpp"
+#include "sharded_model.hpp"
 #include "trainer.hpp"
 
 namespace train_gpt {
@@ -98,9 +100,22 @@ int agreed_signal(sk::Context<Engine>& context, const Job& job) {
 /// The steps of a run on one rank.
 template <class T, class Engine, class Gather>
 class RankSteps {
+    using Model = ShardedModel<Engine, T, Gather>;
+
   public:
     RankSteps(sk::Context<Engine>& context, const Job& job, const CountedAllocations& counted, Results& results)
-        : context_(context), job_(job), counted_(counted), results_(results), trainer_(context, job) {}
+        : context_(context),
+          job_(job),
+          counted_(counted),
+          results_(results),
+          trainer_(context, job, [](const auto& groups, const Options& options) {
+              // Of codes there is AdamW alone, which keeps this program quick to compile.
+              if constexpr (Model::decodes) {
+                  return make_adamw<sk::StateFormat::full>(groups, options);
+              } else {
+                  return make_optimizer(groups, options);
+              }
+          }) {}
 
     /// All of them, or up to a signal: whether it was all.
     bool run() {
@@ -131,7 +146,11 @@ class RankSteps {
                 std::this_thread::sleep_for(std::chrono::duration<double>(job_.options.slow_seconds));
             }
             const std::uint64_t before = counted_.allocations();
-            const auto [loss, grad_norm] = trainer_.step(s);
+            trainer_.load(s);
+            trainer_.step();
+            trainer_.keep_losses(s);
+            const double loss = trainer_.losses(s, 1).front();
+            const auto grad_norm = trainer_.grad_norm();
             if (job_.options.stragglers) { calls_.keep(context_.recent_calls()); }
             require_finite(context_, s, loss, grad_norm, job_);
             if (s - first >= warm_up) {
@@ -154,7 +173,7 @@ class RankSteps {
         return true;
     }
 
-    Trainer<Engine, T, Gather>& trainer() noexcept { return trainer_; }
+    Trainer<Model, HostPlace>& trainer() noexcept { return trainer_; }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -263,7 +282,7 @@ class RankSteps {
     const Job& job_;
     const CountedAllocations& counted_;
     Results& results_;
-    Trainer<Engine, T, Gather> trainer_;
+    Trainer<Model, HostPlace> trainer_;
     Clock::time_point start_;
     Clock::time_point together_;  // behind a barrier before the last step
     std::uint64_t allocations_ = 0;

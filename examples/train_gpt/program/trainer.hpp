@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,48 +28,54 @@
 #include <shardkit/verify/hash_values.hpp>
 #include <shardkit/verify/verify_replicas.hpp>
 
+#include "../model/convert.hpp"
 #include "../model/initialise.hpp"
+#include "../model/router.hpp"
 #include "call_times.hpp"
 #include "data_order.hpp"
 #include "engine_links.hpp"
 #include "forward_backward.hpp"
 #include "job.hpp"
-#include "optimizer.hpp"
 #include "sample.hpp"
 #include "saved_run.hpp"
-#include "sharded_model.hpp"
 #include "slice_hashes.hpp"
+#include "tokens_ahead.hpp"
 #include "workspace.hpp"
 
 namespace train_gpt {
 
-/// One rank's training run. The source is the same for every engine and element type, the program for every policy.
-/// `Gather`: what gathers of the blocks carry.
-template <class Engine, class T, class Gather = T>
+/// One rank's training run. The source is the same for every engine, model and place of its arithmetic, the program
+/// for every policy. Nothing in a step waits for a device or reads its memory, so that a step can be captured into a
+/// graph.
+template <class Model, class Place>
 class Trainer {
-    using Model = ShardedModel<Engine, T, Gather>;
+    using Engine = typename Model::Engine;
+    using T = typename Model::T;
+    using OfRank = Workspace<Engine, T, Place>;
 
   public:
     /// Takes all memory of the run, and reads what the run begins with. Collective over the mesh.
+    /// `make`: returns the optimizer for groups and options.
     /// @throws FileError or std::invalid_argument, on every rank, when that cannot be read
-    Trainer(sk::Context<Engine>& context, const Job& job)
+    template <class Make>
+    Trainer(sk::Context<Engine>& context, const Job& job, const Make& make, const Place& place = {})
         : context_(context),
           job_(job),
           options_(job.options),
-          split_(options_.split(context.grid().coordinate(sk::Tp::name, context.rank()),
-                                context.grid().coordinate(sk::Cp::name, context.rank()))),
+          place_(place),
+          split_(split_of(context, options_)),
           part_(split_.chunks(options_.model.sequence)),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
-          model_(context, options_.model, split_, split_.local(options_.pass_shape()).tokens(),
-                 options_.chosen_policy(), options_.master, options_.release),
+          model_(context, options_),
           groups_(model_.groups()),
           following_(begin(job)),
-          optimizer_(optimizer()),
-          links_(context, split_, options_.context,
-                 attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
-          work_(context, options_.model, split_, split_.local(options_.pass_shape()), links_) {
-        losses_.reserve(options_.microbatches);
+          optimizer_(make(groups_, options_)),
+          links_(context, options_),
+          work_(context, options_, links_, place),
+          ahead_(context, options_),
+          losses_(work_.losses().size()),
+          sums_(work_.sums().size()) {
         if (options_.slices > 0 && (options_.replay || !options_.hashes.empty())) {
             std::vector<std::string> paths;
             groups_.for_each([&](const auto& group) { paths.push_back(group.path()); });
@@ -77,40 +84,71 @@ class Trainer {
         resume_run(context, job, groups_, *optimizer_);
     }
 
-    struct Step {
-        double loss;  // mean over the global batch
-        std::optional<double> grad_norm;
-    };
-
-    Step step(std::size_t number) {
-        const std::size_t first =
-            context_.grid().coordinate(sk::Dp::name, context_.rank()) * options_.sequences_per_rank();
+    /// Gives the memory of the place the tokens of step `number`, where every step reads them.
+    void load(std::size_t number) {
+        ahead_.load(
+            number,
+            [this](std::size_t step, Token* to) {
+                for (std::size_t m = 0; m < options_.microbatches; ++m) { fill(step, first_sequence(m), m, to); }
+            },
+            place_, work_.tokens(0));
+    }
+    /// Gives the streams a step over the tokens that were loaded last.
+    void step() {
         std::optional<CallTimes::Scope> timed;
         if (times_calls_ && context_.world_size() > 1) { timed.emplace(context_.world().label().journal, calls_); }
         unled_.began = std::chrono::steady_clock::now();
         sk::Accumulation accumulation{groups_, options_.microbatches};
-        const auto all_tokens = static_cast<double>(options_.tokens_per_step());
         const bool releases = options_.release == sk::GradientRelease::at_update;
         if (releases) { optimizer_->step_in_backward(accumulation, {.divisor = divisor()}); }
-        model_.auxiliary = auxiliary_coefficient * divisor().factor();
-        losses_.clear();
+        if constexpr (requires { model_.auxiliary; }) {
+            model_.auxiliary = auxiliary_coefficient * divisor().factor();
+        }
         if (slice_hashes_) { slice_hashes_->begin_step(); }
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
-            losses_.push_back(options_.slices > 0
-                                  ? slice(accumulation, number, sk::slice_of(groups_, m))
-                                  : pass(accumulation, number, first + options_.microbatch_begin(m), m));
+            if (slice_hashes_) { slice_hashes_->begin_slice(sk::slice_of(groups_, m)); }
+            pass(accumulation, m);
         }
         const sk::StepOptions<Engine> how{.divisor = divisor(),
                                           .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited};
         const auto norm = options_.hashes.empty() || releases ? optimizer_->step(std::move(accumulation), how)
                                                               : hashed_step(std::move(accumulation), how);
+        if (!releases) { norm_ = norm; }
         unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;
-        const double mean = summed_loss() / all_tokens;
-        if (releases) { return {mean, std::nullopt}; }
-        return {mean, norm.value()};
     }
+    /// Keeps the losses of the step that was given last, as those of step `number`.
+    void keep_losses(std::size_t number) const {
+        place_.each(options_.microbatches,
+                    Convert<double, double>{work_.losses().data(), kept(work_.losses(), number).data()});
+    }
+
+    /// The losses of `count` steps from `first` on, each the mean over the global batch, of the newest options.every;
+    /// with --slices the same for any number of ranks. Waits for the device. Collective over the data ranks.
+    std::span<const double> losses(std::size_t first, std::size_t count) {
+        const auto compute = context_.compute_stream();
+        const auto read = [&](std::span<const double> from, std::span<double> to) {
+            Engine::Kernels::copy_out(compute, from, to);
+        };
+        read(work_.losses(), losses_);
+        const std::span<double> sums = std::span(sums_).first(count);
+        for (std::size_t s = 0; s < count; ++s) {
+            const std::span<const double> parts = kept(std::span(losses_), first + s);
+            sums[s] = options_.slices > 0 ? sk::exact_sum(context_, data_ranks_, parts)
+                                          : std::accumulate(parts.begin(), parts.end(), 0.0);
+        }
+        if (options_.slices == 0) {
+            const std::span<double> there = work_.sums().first(count);
+            Engine::Kernels::copy_in(compute, std::span<const double>(sums), there);
+            add_losses(data_ranks_, there, compute);
+            read(there, sums);
+        }
+        for (double& sum : sums) { sum /= static_cast<double>(options_.tokens_per_step()); }
+        return sums;
+    }
+    /// The last step's, before clipping; none with --release on. Waits for the device.
+    std::optional<double> grad_norm() const { return norm_ ? std::optional(norm_->value()) : std::nullopt; }
 
     /// The last step's, of a run with --hashes; none with --release on, where they are never all in memory.
     const std::vector<sk::ValuesHash>& gradient_hashes() const noexcept { return gradient_hashes_; }
@@ -120,10 +158,13 @@ class Trainer {
     }
     /// Computes one slice of step `number` alone, and drops its gradients, of which slice_hashes are left.
     /// @returns its loss, the mean over its tokens
-    double replay(std::size_t number, std::size_t slice_number) {
+    double replay(std::size_t number, std::size_t slice) {
+        fill(number, slice * options_.microbatch_sequences(0), 0, work_.tokens(0));
         sk::Accumulation accumulation{groups_, options_.microbatches};
         slice_hashes_->begin_step();
-        return slice(accumulation, number, slice_number) * static_cast<double>(options_.slices) /
+        slice_hashes_->begin_slice(slice);
+        pass(accumulation, 0);
+        return context_.read(work_.losses().data()) * static_cast<double>(options_.slices) /
                static_cast<double>(options_.tokens_per_step());
     }
     /// Those of now. Collective over the world.
@@ -215,20 +256,29 @@ class Trainer {
         const std::size_t passes = options_.mesh.dp * options_.mesh.cp * options_.microbatches;
         return options_.model.experts > 0 ? tokens.beside(static_cast<double>(passes)) : tokens;
     }
-    /// One microbatch's sequences, from number `begin` of the global batch on. @returns the sum of its tokens' losses
-    double pass(sk::Accumulation<Engine>& accumulation, std::size_t number, std::size_t begin, std::size_t m) {
-        const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};
-        data_.fill(number, begin, batch.batch, part_, work_.tokens(), work_.targets());
-        double loss = 0;
-        forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets(), &loss,
+    /// The number in the global batch of the first sequence of microbatch m.
+    std::size_t first_sequence(std::size_t m) const {
+        if (options_.slices > 0) { return sk::slice_of(groups_, m) * options_.microbatch_sequences(0); }
+        return context_.grid().coordinate(sk::Dp::name, context_.rank()) * options_.sequences_per_rank() +
+               options_.microbatch_begin(m);
+    }
+    /// Writes microbatch m, sequences of step `number` from number `begin` on, among a step's tokens.
+    void fill(std::size_t number, std::size_t begin, std::size_t m, Token* step) {
+        Token* const to = step + (work_.tokens(m) - work_.tokens(0));
+        data_.fill(number, begin, options_.microbatch_sequences(m), part_, to,
+                   to + (work_.targets(m) - work_.tokens(m)));
+    }
+    /// *losses of microbatch m become the sum of its tokens'.
+    void pass(sk::Accumulation<Engine>& accumulation, std::size_t m) {
+        forward_backward(model_, accumulation, work_.pass(), {options_.microbatch_sequences(m), part_.tokens()},
+                         work_.tokens(m), work_.targets(m), work_.losses().data() + m,
                          [this](const auto& layer, const auto& gradients) {
                              if (slice_hashes_) { slice_hashes_->add(layer, gradients); }
                          });
-        return loss;
     }
-    double slice(sk::Accumulation<Engine>& accumulation, std::size_t number, std::size_t slice_number) {
-        if (slice_hashes_) { slice_hashes_->begin_slice(slice_number); }
-        return pass(accumulation, number, slice_number * options_.microbatch_sequences(0), 0);
+    /// Where the losses of step `number` are kept, among those of Workspace::losses.
+    std::span<double> kept(std::span<double> losses, std::size_t number) const {
+        return losses.subspan((1 + number % options_.every) * options_.microbatches, options_.microbatches);
     }
     /// What the optimizer's step does, and the hashes of the gradients that it takes, which no traffic is counted
     /// for.
@@ -241,29 +291,12 @@ class Trainer {
         optimizer_->step(std::move(reduced), sk::clip(norm, how.max_norm));
         return norm;
     }
-    /// The sum of the losses of all microbatches on all ranks; with --slices the same for any number of ranks.
-    /// Collective over the data ranks.
-    double summed_loss() {
-        if (options_.slices > 0) { return sk::exact_sum(context_, data_ranks_, std::span<const double>(losses_)); }
-        double sum = 0;
-        for (const double loss : losses_) { sum += loss; }
-        add_losses(data_ranks_, std::span<double>(&sum, 1), context_.compute_stream());
-        return sum;
-    }
     /// Gives the model its first values, and lets its steps follow their schedule: before the optimizer takes memory,
     /// because the buffers that windows share without a schedule are given back for it.
     std::optional<sk::schedule::Following<Engine>> begin(const Job& job) {
         give_first_values(context_, job, groups_);
         if (!job.chosen.schedule) { return std::nullopt; }
         return sk::schedule::follow(groups_, *job.chosen.schedule);
-    }
-    /// Of codes there is AdamW alone, which keeps this program quick to compile.
-    std::unique_ptr<sk::Optimizer<Engine>> optimizer() const {
-        if constexpr (Model::decodes) {
-            return make_adamw<sk::StateFormat::full>(groups_, options_);
-        } else {
-            return make_optimizer(groups_, options_);
-        }
     }
     template <class Layer, class P>
     void read(Layer& layer, P parameter, std::vector<FinalParameter>& all) {
@@ -278,6 +311,7 @@ class Trainer {
     sk::Context<Engine>& context_;
     const Job& job_;
     const Options& options_;
+    Place place_;
     Split split_;
     sk::cp::CausalChunks part_;
     typename Engine::Communicator data_ranks_;
@@ -286,11 +320,13 @@ class Trainer {
     decltype(std::declval<Model&>().groups()) groups_;
     std::optional<sk::schedule::Following<Engine>> following_;
     std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
-    EngineLinks<Engine, Arithmetic<T>> links_;
-    Workspace<T> work_;
+    EngineLinks<Engine, typename OfRank::OfPass::S> links_;
+    OfRank work_;
+    TokensAhead<Engine, Place> ahead_;
+    std::vector<double> losses_, sums_;           // as the workspace has them
+    std::optional<sk::GlobalNorm<Engine>> norm_;  // of the last step, where its gradients were all there
     std::vector<sk::ValuesHash> gradient_hashes_;
     std::optional<SliceHashes> slice_hashes_;  // of a run with --slices whose hashes are asked for
-    std::vector<double> losses_;               // one of each microbatch
     bool times_calls_ = false;
     CallTimes calls_;
     sk::schedule::MeasuredStep unled_;  // the last step that followed no schedule

@@ -64,11 +64,24 @@ struct Traits {
     std::size_t staging_bytes = 0;
     std::size_t reduction_staging = 0;
     std::size_t most_reduction_staging = 0;
+    /// The memory that the engine takes of each rank whatever the model, beside staging memory: scratch of its
+    /// streams, and memory for its rank's own small buffers, of fewer than `small_buffer_bytes`, so that these take
+    /// no other.
+    std::size_t own_bytes = 0;
+    std::size_t small_buffer_bytes = 0;
+    /// What the sizes of other buffers are rounded up to a multiple of.
+    std::size_t buffer_granularity = 1;
     /// An estimate of the memory that the engine's library takes on each rank for a communicator of several ranks, in
     /// bytes; 0: none. Reductions beside gathers may have communicators of their own, or all may share one's memory.
     std::size_t communicator_bytes = 0;
     bool separates_reductions = false;
     bool shares_communicators = false;
+
+    /// Returns the memory of a buffer of so many bytes; `local`: of the rank's own kernels alone.
+    constexpr std::size_t buffer_bytes(std::size_t bytes, bool local = false) const noexcept {
+        if (local && bytes < small_buffer_bytes) { return 0; }
+        return (bytes + buffer_granularity - 1) / buffer_granularity * buffer_granularity;
+    }
 
     constexpr bool gathers_all_reduce(std::size_t addends) const noexcept {
         return addends <= gathered_all_reduce_addends;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <type_traits>
@@ -29,17 +30,17 @@ class OnStream {
   public:
     constexpr OnStream() = default;
     template <std::convertible_to<typename C::Stream> S>
-    constexpr OnStream(const S& stream) : stream_(stream), is_given_(true) {}  // NOLINT(google-explicit-constructor)
+    constexpr OnStream(const S& stream) : stream_(stream) {}  // NOLINT(google-explicit-constructor)
     constexpr typename C::Stream of(const C& comm) const {
         if constexpr (engine::HasComputeStream<C>) {
-            if (!is_given_) { return comm.compute_stream(); }
+            return stream_ ? *stream_ : typename C::Stream(comm.compute_stream());
+        } else {
+            return stream_.value_or(typename C::Stream{});
         }
-        return stream_;
     }
 
   private:
-    typename C::Stream stream_{};
-    bool is_given_ = false;
+    std::optional<typename C::Stream> stream_;  // not all streams have a default
 };
 /// The same as a verb's parameter, of which no type is deduced.
 template <class C>

@@ -5,6 +5,7 @@
 #include <span>
 
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/core/element.hpp>
@@ -21,10 +22,12 @@ class GatherExchange {
     using Sum = Arithmetic<A>;
 
   public:
-    /// Returns the bytes in memory, after a backward pass, of an exchange of blocks of `block` elements over `size`
-    /// ranks.
-    static constexpr std::size_t bytes(std::size_t block, std::size_t size) noexcept {
-        return block * (size * sizeof(A) + (size + 1) * sizeof(Sum));
+    /// Returns the bytes in an engine's memory, after a backward pass, of an exchange of blocks of `block` elements
+    /// over `size` ranks.
+    static constexpr std::size_t bytes(std::size_t block, std::size_t size,
+                                       const engine::Traits& engine = {}) noexcept {
+        return engine.buffer_bytes(size * block * sizeof(A), true) +
+               engine.buffer_bytes(size * block * sizeof(Sum), true) + engine.buffer_bytes(block * sizeof(Sum), true);
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.

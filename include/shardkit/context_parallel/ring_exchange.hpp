@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/core/element.hpp>
@@ -23,10 +24,13 @@ class RingExchange {
     using Sum = Arithmetic<A>;
 
   public:
-    /// Returns the bytes in memory, after a backward pass, of an exchange of blocks of `block` elements over `size`
-    /// ranks.
-    static constexpr std::size_t bytes(std::size_t block, std::size_t size) noexcept {
-        return size == 1 ? 0 : block * (2 * sizeof(A) + 4 * sizeof(Sum));
+    /// Returns the bytes in an engine's memory, after a backward pass, of an exchange of blocks of `block` elements
+    /// over `size` ranks.
+    static constexpr std::size_t bytes(std::size_t block, std::size_t size,
+                                       const engine::Traits& engine = {}) noexcept {
+        return size == 1 ? 0
+                         : 2 * engine.buffer_bytes(block * sizeof(A), true) +
+                               4 * engine.buffer_bytes(block * sizeof(Sum), true);
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.

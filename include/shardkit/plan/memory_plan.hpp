@@ -15,6 +15,7 @@
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
+#include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::planner {
@@ -31,12 +32,13 @@ struct MemoryPlan {
     ByteCount arena;             ///< of a schedule: memory shared by all buffers of the last three kinds
     ByteCount offload_slots;     ///< through which offloaded states pass
     ByteCount staging;           ///< in which the engine's verbs collect addends: engine::Traits::staging_bytes
+    ByteCount engine;            ///< what it takes of its own, and what buffers are rounded up by
     ByteCount communicators;     ///< an estimate of what the engine's library takes, which `total` does not count
     ByteCount host;              ///< states, masters and slots in pinned host memory, which `total` does not count
 
     constexpr ByteCount total() const noexcept {
         return parameters + master + gradients + optimizer + gather_buffers + gradient_buffers + reduce_buffers +
-               arena + offload_slots + staging;
+               arena + offload_slots + staging + engine;
     }
     friend constexpr bool operator==(const MemoryPlan&, const MemoryPlan&) noexcept = default;
 };
@@ -55,6 +57,19 @@ constexpr auto kind_of(Role role, Held held) -> ByteCount planner::MemoryPlan::*
            : role == Role::addend                              ? &Plan::reduce_buffers
            : held == Held::leased                              ? &Plan::gradient_buffers
                                                                : &Plan::gradients;
+}
+/// Counts a buffer of that kind.
+constexpr void add_buffer(planner::MemoryPlan& plan, ByteCount planner::MemoryPlan::*kind, std::size_t bytes,
+                          const engine::Traits& engine, std::size_t count = 1) {
+    plan.*kind += ByteCount(count * bytes);
+    plan.engine += ByteCount(count * (engine.buffer_bytes(bytes) - bytes));
+}
+/// Counts the buffers of a row likewise; of scales there is one of its own.
+constexpr void add_row(planner::MemoryPlan& plan, ByteCount planner::MemoryPlan::*kind, const BufferRow& row,
+                       const GroupDescription& group, const engine::Traits& engine) {
+    const std::size_t elements = elements_of(row, group);
+    add_buffer(plan, kind, elements, engine);
+    add_buffer(plan, kind, bytes_of(row, group) - elements, engine);
 }
 /// Returns the bytes that the group needs from the pool of `role`, 0 if it uses none.
 constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
@@ -85,25 +100,42 @@ constexpr planner::MemoryPlan resting_memory(std::span<const GroupDescription> g
     for (const GroupDescription& group : groups) {
         staged = std::max(staged, std::min(staged_bytes(group, engine), engine.most_reduction_staging));
     }
-    plan.staging = ByteCount(engine.staging_bytes - engine.reduction_staging + staged);
-    bool updates_on_host = false;
+    plan.engine = ByteCount(engine.own_bytes);
+    add_buffer(plan, &planner::MemoryPlan::staging, engine.staging_bytes - engine.reduction_staging, engine);
+    add_buffer(plan, &planner::MemoryPlan::staging, staged, engine);
+    const engine::Traits of_host{};
+    bool slots_on_device = false, updates_on_host = false;
     for (const GroupDescription& group : groups) {
         const OptimizerStates& states = states_of(group, options);
         for (const GroupRows rows(group); const BufferRow& row : rows.buffers()) {
             if (row.held == Held::leased) { continue; }
-            const ByteCount bytes(row.role == Role::states
-                                      ? states.bytes(group.numel_of(row.extent), group.sizes.state)
-                                      : bytes_of(row, group));
             const bool on_host = group.offloads() && (row.role == Role::states || row.role == Role::master);
-            plan.*(on_host ? &planner::MemoryPlan::host : kind_of(row.role, row.held)) += bytes;
+            const auto kind = on_host ? &planner::MemoryPlan::host : kind_of(row.role, row.held);
+            const engine::Traits& its = on_host ? of_host : engine;
+            if (row.role != Role::states) {
+                add_row(plan, kind, row, group, its);
+                continue;
+            }
+            for (std::size_t format = 0; format < states.counts.size(); ++format) {
+                const auto stored_as = static_cast<StateFormat>(format);
+                const std::size_t numel = group.numel_of(row.extent), scales = scale_bytes(stored_as, numel);
+                add_buffer(plan, kind, state_bytes(stored_as, numel, group.sizes.state) - scales, its,
+                           states.counts[format]);
+                add_buffer(plan, kind, scales, its, states.counts[format]);
+            }
         }
         if (offload_piece(group, states, options.offload_slot_bytes) == 0) { continue; }
-        if (group.offload == Offload::states) { plan.offload_slots = ByteCount(2 * options.offload_slot_bytes); }
+        slots_on_device = slots_on_device || group.offload == Offload::states;
         updates_on_host = updates_on_host || group.offload == Offload::update;
+    }
+    if (slots_on_device) {
+        add_buffer(plan, &planner::MemoryPlan::offload_slots, 2 * options.offload_slot_bytes, engine);
     }
     if (updates_on_host) { plan.host += ByteCount(2 * options.offload_slot_bytes); }
     if (options.norms_per_step > 0) {
-        plan.reduce_buffers += ByteCount((NormNumbers::scratch + NormNumbers::totals) * sizeof(double));
+        for (const std::size_t numbers : {NormNumbers::scratch, NormNumbers::totals}) {
+            add_buffer(plan, &planner::MemoryPlan::reduce_buffers, numbers * sizeof(double), engine);
+        }
     }
     return plan;
 }
@@ -124,7 +156,7 @@ constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const
             if (row.role == detail::Role::addend && !takes_addend) { continue; }
             const std::size_t bytes = detail::bytes_of(row, groups[i]);
             if (detail::adds_slot(groups.first(i), groups[i], row.role, bytes, options.in_flight)) {
-                plan.*detail::kind_of(row.role, row.held) += ByteCount(bytes);
+                detail::add_row(plan, detail::kind_of(row.role, row.held), row, groups[i], options.engine);
             }
         }
     }
@@ -151,13 +183,14 @@ inline std::string memory_table(const planner::MemoryPlan& plan) {
                         {"arena", plan.arena},
                         {"offload slots", plan.offload_slots},
                         {"staging", plan.staging},
+                        {"engine", plan.engine},
                         {"total", plan.total()},
                         {"comms (estimate)", plan.communicators},
                         {"host", plan.host}};
     std::string table;
     for (const auto& [kind, bytes] : rows) {
-        const bool optional = kind == "arena" || kind == "offload slots" || kind == "staging" || kind == "host" ||
-                              kind == "comms (estimate)";
+        const bool optional = kind == "arena" || kind == "offload slots" || kind == "staging" || kind == "engine" ||
+                              kind == "host" || kind == "comms (estimate)";
         if (optional && bytes.value == 0) { continue; }  // no schedule, nothing offloaded or staged
         std::array<char, 80> line{};
         std::snprintf(line.data(), line.size(), "  %-18.*s %14s\n", static_cast<int>(kind.size()), kind.data(),

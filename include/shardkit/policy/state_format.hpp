@@ -34,10 +34,17 @@ struct StatesIn {
 template <StateFormat Format>
 inline constexpr StatesIn<Format> states_in{Format};
 
+namespace detail {
+/// Returns the bytes of the scales of `elements` values of one state, which have a buffer of their own.
+constexpr std::size_t scale_bytes(StateFormat format, std::size_t elements) noexcept {
+    return format == StateFormat::block8 ? Block8::blocks(elements) * sizeof(float) : 0;
+}
+}  // namespace detail
+
 /// Returns the bytes of `elements` values of one state; `arithmetic`: the bytes of one number of the arithmetic type.
 constexpr std::size_t state_bytes(StateFormat format, std::size_t elements, std::size_t arithmetic) noexcept {
     if (format == StateFormat::bf16) { return 2 * elements; }
-    if (format == StateFormat::block8) { return elements + Block8::blocks(elements) * sizeof(float); }
+    if (format == StateFormat::block8) { return elements + detail::scale_bytes(format, elements); }
     return arithmetic * elements;
 }
 

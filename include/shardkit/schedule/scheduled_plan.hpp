@@ -37,7 +37,8 @@ SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const pl
         }
     }
     Plan made{0, detail::resting_memory(groups, options), {}, planner::plan_host_link(groups, options)};
-    made.memory.arena = arena_bytes(schedule, groups, where);
+    detail::add_buffer(made.memory, &planner::MemoryPlan::arena, arena_bytes(schedule, groups, where).value,
+                       options.engine);
     made.memory.communicators = detail::communicator_memory(groups, mesh, options.engine);
     made.traffic = detail::traffic_of(groups, mesh, options,
                                       [&](const detail::GroupRows&, std::size_t group) { return counts[group]; });

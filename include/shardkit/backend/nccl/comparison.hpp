@@ -21,6 +21,7 @@
 #include <shardkit/backend/nccl/connect_again.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -61,7 +62,9 @@ class Comparison {
   public:
     Comparison(std::size_t ranks, int device, gpu::Watch& watch, SourceLocation where)
         : stream_(where),
-          timeline_(stream_.ref(where), {.events = 1, .scratch_bytes = 1, .device = device, .watch = &watch}, where),
+          timeline_(stream_.ref(where),
+                    {.events = 1, .scratch_bytes = comparison_scratch_bytes, .device = device, .watch = &watch},
+                    where),
           host_(ranks * shardkit::detail::trace_bytes, where),
           device_(ranks * shardkit::detail::trace_bytes, stream_.ref(where), where) {}
 

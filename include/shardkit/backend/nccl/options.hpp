@@ -7,8 +7,11 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <shardkit/backend/cuda/arena.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/world_options.hpp>
+#include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -69,6 +72,23 @@ constexpr std::size_t staging_size(const Options& options, std::size_t ranks) no
 constexpr std::size_t most_staging(const Options& options, std::size_t ranks) noexcept {
     if (options.most_staging_bytes > 0) { return options.most_staging_bytes; }
     return std::max(std::size_t{256} << 20U, ranks * (std::size_t{4} << 20U));
+}
+
+/// The largest chunk for a rank's own tables, which are small.
+inline constexpr std::size_t local_chunk_bytes = std::size_t{2} << 20U;
+/// From this size on a rank's own buffer has a chunk of its own, so that plans know what it takes.
+inline constexpr std::size_t small_buffer_bytes = std::size_t{64} << 10U;
+
+/// Of the timeline on which calls are compared, which needs none.
+inline constexpr std::size_t comparison_scratch_bytes = 1;
+
+/// Returns what a World takes of the GPU's memory whatever the model, beside staging memory: scratch of the streams
+/// that verbs and kernels run on, what compares calls, and the first chunk for a rank's own tables.
+constexpr std::size_t own_bytes(const Options& options, std::size_t ranks) noexcept {
+    const std::size_t streams = separates_reductions(options, ranks) ? 3 : 2;
+    const bool compares = ranks > 1 && options.compare_calls != CompareCalls::off;
+    const std::size_t compared = compares ? comparison_scratch_bytes + ranks * shardkit::detail::trace_bytes : 0;
+    return streams * gpu::TimelineOptions{}.scratch_bytes + compared + local_chunk_bytes;
 }
 
 /// What a channel of a ring takes of the GPU's memory, an estimate: the receiver's buffers for NCCL's three
@@ -173,6 +193,9 @@ constexpr engine::Traits traits_of(const Options& options, std::size_t ranks) no
     traits.reduction_staging = each;
     traits.most_reduction_staging = ranks == 1 ? each : detail::most_staging(options, ranks);
     traits.separates_reductions = detail::separates_reductions(options, ranks);
+    traits.own_bytes = detail::own_bytes(options, ranks);
+    traits.small_buffer_bytes = detail::small_buffer_bytes;
+    traits.buffer_granularity = gpu::detail::Arena::granularity;
     const int channels = options.max_ctas > 0 ? options.max_ctas : detail::usual_channels;
     traits.communicator_bytes = static_cast<std::size_t>(channels) * detail::channel_bytes;
     traits.shares_communicators = options.split_share;

@@ -41,8 +41,6 @@ struct OwnTimeline {
 
 /// The CUDA resources of a World: streams and memory, all made at once on the current device.
 struct Resources {
-    /// The largest chunk for a rank's own tables, which are small.
-    static constexpr std::size_t local_chunk_bytes = std::size_t{2} << 20U;
     /// The largest record that a rank sends to the others at a time, when they split.
     static constexpr std::size_t record_bytes = sizeof(shared::detail::GroupNumbers);
     /// Each event is waited for as soon as it is recorded.
@@ -62,7 +60,8 @@ struct Resources {
                      : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
           local_chunks(device),
-          local_arena(local_chunks, std::min(options.arena_chunk_bytes, local_chunk_bytes), where),
+          tables(local_chunks, local_chunk_bytes, where),
+          local_buffers(local_chunks, gpu::detail::Arena::granularity, where),
           staging(arena, staging_size(options, ranks), communication.ref(), where),
           host_records(ranks * record_bytes, where) {
         if (options.each_call.resident_gathers) { gather_started.emplace(where); }
@@ -125,7 +124,9 @@ struct Resources {
     std::unique_ptr<gpu::detail::ChunkSource> chunks;
     gpu::detail::Arena arena;  ///< for verbs: the same pieces in the same order on every rank
     gpu::detail::DeviceChunks local_chunks;
-    gpu::detail::Arena local_arena;  ///< for a rank's own kernels, never registered: what other ranks may lack
+    // For a rank's own kernels, never registered: what other ranks may lack.
+    gpu::detail::Arena tables;         ///< of buffers below small_buffer_bytes
+    gpu::detail::Arena local_buffers;  ///< of others, each in a chunk of its own
     gpu::detail::ArenaBuffer<std::uint8_t>
         staging;  ///< of the first chunk, so that NCCL knows it where it knows the chunks
     gpu::detail::ArenaBuffer<std::uint8_t> reduction_staging;

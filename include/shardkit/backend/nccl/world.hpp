@@ -151,10 +151,12 @@ class World final : public detail::Connections {
         register_memory(where);
         return result;
     }
-    /// Allocates likewise, but out of chunks that NCCL never sees: for memory whose size depends on the rank.
+    /// Allocates likewise, but out of chunks that NCCL never sees: for memory whose size depends on the rank. Small
+    /// buffers share chunks, and each other one has its own.
     template <Element T>
     gpu::detail::ArenaBuffer<T> local_buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
-        return {resources_->local_arena, size, resources_->compute.ref(), where};
+        const bool small = size < detail::small_buffer_bytes / sizeof(T);
+        return {small ? resources_->tables : resources_->local_buffers, size, resources_->compute.ref(), where};
     }
     /// Allocates zeroed pinned memory of the host.
     template <Element T>

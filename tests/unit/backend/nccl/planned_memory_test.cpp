@@ -132,8 +132,8 @@ void check(sk::Context<Engine>& rank, const typename Layer::Options& options) {
             }
             optimizer.step(std::move(accumulation), {.max_norm = 1});
         }
-        // Staging is the World's own.
-        CHECK(of_verbs.peak == (planned.total() - planned.offload_slots - planned.staging).value);
+        // Staging and the engine's kind are the World's own.
+        CHECK(of_verbs.peak == (planned.total() - planned.offload_slots - planned.staging - planned.engine).value);
         // Tables of launches, and numbers that updates on the host read, are small, and no plan counts them.
         constexpr std::size_t tables = 4096;
         CHECK(of_own_kernels.peak >= planned.offload_slots.value);
