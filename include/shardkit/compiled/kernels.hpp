@@ -7,6 +7,7 @@
 #include <span>
 #include <type_traits>
 
+#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/compiled/context.hpp>
 #include <shardkit/core/element.hpp>
