@@ -169,7 +169,7 @@ class Context : shardkit::detail::NotCopied {
     /// same sizes and order; the size of this one may differ between ranks.
     template <Element T>
     typename Engine::template Buffer<T> local_buffer(std::size_t n) const {
-        if constexpr (engine::MakesLocalBuffers<Communicator, T>) {
+        if constexpr (engine::MakesLocalBuffersOf<Communicator, T, typename Engine::template Buffer<T>>) {
             return typename Engine::template Buffer<T>(world_.template local_buffer<T>(n));
         } else {
             return buffer<T>(n);

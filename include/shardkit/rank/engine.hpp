@@ -50,10 +50,11 @@ concept MakesBuffersOf = MakesBuffers<C, T> && requires(const C& comm, std::size
     B(comm.template buffer<T>(n));
 };
 
-/// The engine places memory elsewhere that no verb works on and whose size may differ between ranks.
-template <class C, class T>
-concept MakesLocalBuffers = requires(const C& comm, std::size_t n) {
-    comm.template local_buffer<T>(n);
+/// The engine places memory elsewhere that no verb works on and whose size may differ between ranks, and its buffers
+/// of type B are made of that memory.
+template <class C, class T, class B>
+concept MakesLocalBuffersOf = requires(const C& comm, std::size_t n) {
+    B(comm.template local_buffer<T>(n));
 };
 
 /// The engine's memory is a device's, and two streams of its own copy between that and pinned memory of the host, one
