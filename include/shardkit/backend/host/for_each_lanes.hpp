@@ -45,6 +45,10 @@ using InOut = LaneStream<T, true, true>;
 template <class T>
 using Output = LaneStream<T, false, true>;
 
+}  // namespace shardkit::host::detail
+
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
+
 template <std::floating_point A, class F, class... S>
 void run_lanes(std::size_t count, const F& f, const S&... streams) {
     if (use_avx2()) {
