@@ -163,7 +163,7 @@ class AnyStream {
     void synchronize(SourceLocation where = SourceLocation::current()) const {
         if (queue_ != nullptr) { queue_->synchronize(where); }
     }
-    /// Makes the host wait until an event of this stream has happened.
+    /// Makes the host wait until an event of this stream has happened; does nothing for one of another stream.
     /// @throws the same
     void synchronize(const Event& event, SourceLocation where = SourceLocation::current()) const {
         if (queue_ != nullptr) { queue_->synchronize(event, where); }
@@ -187,6 +187,7 @@ class AnyStream {
 
     /// Copies bytes between memory of the host and that of a device whose stream it is, behind its work so far. The
     /// host waits.
+    /// @pre on_device()
     void copy(const void* from, void* to, std::size_t bytes, SourceLocation where) const {
         if (queue_ != nullptr) { queue_->copy(from, to, bytes, where); }
     }

@@ -60,10 +60,6 @@ const Reducer& core_reducer(ElementType in, ElementType out) noexcept {
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOptions options, SourceLocation where) {
-    if (world.engine_name() == "nccl") {
-        throw_usage_error(where,
-                          "a rank over a communicator of the engine nccl; expected nccl::make_rank, with its World");
-    }
     return new OwnedContext<host::Engine>(grid, world, options, Streams<AnyStream>{}, where);
 }
 

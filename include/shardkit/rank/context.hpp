@@ -47,6 +47,16 @@ concept CountsTraffic = requires(const C comm) {
 
 }  // namespace shardkit::engine
 
+namespace shardkit::detail {
+
+/// The streams of the communicator's engine say whose memory they work on.
+template <class C>
+concept SaysWhoseMemory = requires(const C comm) {
+    { comm.communication_stream().on_device() } -> std::same_as<bool>;
+};
+
+}  // namespace shardkit::detail
+
 namespace shardkit {
 
 /// One rank's view of a mesh, independent of the mesh's static type: its place, communicators, streams and pools. All
@@ -62,7 +72,7 @@ class Context : shardkit::detail::NotCopied {
 
     /// Makes a rank's context on its mesh and world.
     /// @throws std::invalid_argument when the world and the mesh differ in size, or in_flight is 0; UsageError
-    ///         when the thread's stack is too small for a rank
+    ///         when the thread's stack is too small for a rank, or the streams work on other memory than the world
     Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {},
             SourceLocation where = SourceLocation::current());
     /// Ends the program when a group still exists, as its memory and streams end here.
@@ -296,6 +306,13 @@ Context<EngineType>::Context(const AxisGrid& grid, Communicator world, RankOptio
                                  }}),
       options_(options) {
     detail::require_stack(where);
+    if constexpr (detail::SaysWhoseMemory<Communicator>) {
+        if (const bool device = streams.compute.on_device(); device != world.communication_stream().on_device()) {
+            throw_usage_error(where, "a rank over a communicator of the engine ", detail::engine_name<Engine>(world),
+                              " with streams of ", device ? "a device" : "the host",
+                              "; expected those of that engine, as run and nccl::make_rank give them");
+        }
+    }
     if (world.size() != grid.size()) {
         throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
                                detail::engine_name<Engine>(world), " world has ", world.size());

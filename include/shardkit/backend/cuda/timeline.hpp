@@ -136,7 +136,7 @@ class TimelineState final : public engine::WorkQueue {
         const DeviceGuard on_device(device_, where);
         // A copy of memory that is not pinned may wait inside the call, where no Watch can end it.
         synchronize(where);
-        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.native()), "cudaMemcpyAsync");
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.native()), "cudaMemcpyAsync", where);
         synchronize(where);
     }
 
@@ -251,7 +251,8 @@ class Timeline;
 /// its events and those who wait for them; one host thread uses it.
 /// `record` and `wait` return at once, allocate nothing and do not throw, as windows end in destructors. An error of
 /// theirs is kept, and every later `synchronize` of that timeline throws it, as an order is missing then. Waiting for
-/// the timeline's own event does nothing.
+/// the timeline's own event does nothing. `synchronize` polls the timeline's Watch, and throws what that throws; for
+/// an event of a capture it does nothing.
 /// During the capture of a CUDA graph, an event belongs to the capture in which it was recorded. Waiting in a capture
 /// for an event from outside of it, or after the capture for an event from inside, does nothing: only the launch of
 /// the graph is ordered. Waiting for an event of a running capture makes the waiting stream part of that capture.

@@ -107,7 +107,9 @@ class CommandQueue final : public engine::WorkQueue {
         submit([event, this] { await(static_cast<CommandQueue&>(*event.queue()), event.point()); });
     }
     void synchronize(SourceLocation /*where*/) override { wait(submitted()); }
-    void synchronize(const engine::WorkEvent& event, SourceLocation /*where*/) override { wait(event.point()); }
+    void synchronize(const engine::WorkEvent& event, SourceLocation /*where*/) override {
+        if (event.queue() == this) { wait(event.point()); }
+    }
     void settle() noexcept override { await(submitted()); }
     void settle(const engine::WorkEvent& event) noexcept override { await(event.point()); }
 

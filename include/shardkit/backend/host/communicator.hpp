@@ -24,9 +24,9 @@
 
 namespace shardkit::host {
 
-/// A rank's end of a group of ranks of an engine that is chosen at run time: self, threads, mpi, or your own Verbs.
-/// It is a cheap handle, used only by its rank's thread, and valid as long as the engine says. The verbs' contracts
-/// are those of the functions in comm/, which also check the sizes.
+/// A rank's end of a group of ranks of an engine that is chosen at run time: self, threads, mpi, nccl, or your own
+/// Verbs. It is a cheap handle, used only by its rank's thread, and valid as long as the engine says. The verbs'
+/// contracts are those of the functions in comm/, which also check the sizes.
 /// Cost:    a virtual call for each verb, some nanoseconds
 class Communicator {
   public:
@@ -52,7 +52,8 @@ class Communicator {
     /// Returns what this is a handle on, for who knows its type or decorates it.
     const std::shared_ptr<const Verbs>& verbs() const noexcept { return verbs_; }
 
-    /// Returns the stream of verbs that are given none: they are done when they return.
+    /// Returns the stream of verbs that are given none: they are done when they return, or, where memory is a
+    /// device's, are in the order of the rank's compute stream.
     Stream compute_stream() const noexcept { return {}; }
     /// Returns the rank's stream on which gathers run while the rank goes on, and that of reductions; default ones
     /// where the engine does not overlap.

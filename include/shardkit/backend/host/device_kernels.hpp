@@ -28,9 +28,12 @@ struct NormPiece;
 template <class Kernel>
 struct DeviceLaunchOf;
 
+/// A function that launches a kernel.
+template <class Kernel>
+using DeviceLaunch = void (*)(const AnyStream& stream, const Kernel& kernel);
 /// What launches a kernel in this program; null: no file can.
 template <class Kernel>
-inline void (*device_launch)(const AnyStream& stream, const Kernel& kernel) = nullptr;
+inline DeviceLaunch<Kernel> device_launch = nullptr;
 
 /// Says before main what launches a kernel, in files that can.
 template <class Kernel>

@@ -12,8 +12,9 @@
 
 namespace shardkit::host {
 
-/// The engine of ranks whose memory is the host's. Which one, self, threads or mpi, is a value: that of the rank's
-/// communicator. So one trainer, compiled once, runs on all of them.
+/// The engine of ranks that name none. Which one, self, threads, mpi or nccl, is a value: that of the rank's
+/// communicator. So one trainer, compiled once, runs on all of them. Whether memory is the host's or a device's, a
+/// rank's streams say.
 struct Engine {
     static constexpr std::string_view name = "host";
     using Communicator = host::Communicator;

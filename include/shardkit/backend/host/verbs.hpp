@@ -43,11 +43,12 @@ class DeviceMemory {
     ~DeviceMemory() = default;
 };
 
-/// One rank's end of a group of ranks, which an engine of the host implements: self, threads, mpi, or your own.
-/// Elements are memory of so many elements of so many bytes, and a verb that adds is given a Reducer, so an engine
-/// has no templates. host::Communicator is the handle on it that verbs take; the contracts are those of the functions
-/// in comm/, which check sizes and ranks and log the call before.
-/// Order:   stream-ordered; a default stream's verb returns when the data is there. One thread uses it at a time.
+/// One rank's end of a group of ranks, which an engine that is chosen at run time implements: self, threads, mpi,
+/// nccl, or your own. Elements are memory of so many elements of so many bytes, and a verb that adds is given a
+/// Reducer, so an engine has no templates. host::Communicator is the handle on it that verbs take; the contracts are
+/// those of the functions in comm/, which check sizes and ranks and log the call before.
+/// Order:   stream-ordered; a default stream's verb returns when the data is there or, where memory is a device's,
+///          is given to the rank's compute stream. One thread uses it at a time.
 /// Errors:  CommError or PeerError, on every rank that the failure concerns
 class Verbs : shardkit::detail::NotCopied {
   public:
@@ -60,7 +61,7 @@ class Verbs : shardkit::detail::NotCopied {
     /// Returns the engine's name in errors and records.
     virtual std::string_view engine_name() const noexcept = 0;
     virtual engine::Traits traits() const noexcept = 0;
-    /// Returns the streams of a rank's work; default ones run it in the caller.
+    /// Returns the streams of a rank's work; default ones, of which a device's memory has none, run it in the caller.
     virtual Streams<AnyStream> streams() const noexcept { return {}; }
     /// Returns a number that ranks of one host share.
     virtual std::size_t host_of(std::size_t /*rank*/) const noexcept { return 0; }

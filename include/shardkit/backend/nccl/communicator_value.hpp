@@ -25,8 +25,8 @@
 
 namespace shardkit::nccl::detail {
 
-/// NCCL's verbs without types, as files of the compiled form call them: over memory of the GPU, in the order of a
-/// stream of the rank's.
+/// NCCL's verbs without types, as ranks of DefaultEngine and files of the compiled form call them: over memory of the
+/// GPU, in the order of a stream of the rank's.
 template <class Kernels>
 class VerbsWithoutTypes final : public host::Verbs, public host::DeviceMemory {
     using Memory = host::Memory;

@@ -169,6 +169,10 @@ TEST_CASE("DefaultEngine on NCCL: what is not its yet is refused, and so is what
                           const Layer<float> offloaded{rank, "layer.1", {}, options};
                       }),
                       "on the engine 'nccl' that is chosen at run time"));
+            CHECK(has(refused([&] {
+                          const sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1>> other{{}, rank.world()};
+                      }),
+                      "the engine nccl with streams of the host; expected those of that engine"));
             const std::vector<float> of_host(4);
             const auto sum = rank.template buffer<float>(4);
             CHECK(has(thrown_message<std::invalid_argument>(
