@@ -194,8 +194,9 @@ class AnyStream {
 
     /// Returns the graph capture that the stream is part of, 0: none.
     unsigned long long capture() const noexcept { return queue_ == nullptr ? 0 : queue_->capture(); }
-    /// Returns whether the host has waited for an event of the stream by a `synchronize`, so that its work was done
-    /// whatever happened since.
+    /// Returns whether the host has waited for an event of the stream by a `synchronize` of the whole stream, so that
+    /// its work was done whatever happened since. True for streams of the host, whose work is never cut off; false
+    /// for an event of a graph capture.
     bool was_waited_for(const Event& event) const noexcept {
         return queue_ == nullptr || queue_->was_waited_for(event);
     }

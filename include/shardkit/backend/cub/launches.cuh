@@ -31,7 +31,7 @@ namespace shardkit::gpu {
 /// The list is a function for the reason that Launches gives.
 template <class... Kernel>
 struct KernelLaunches {
-    using Calls = std::tuple<engine::DeviceLaunch<Kernel>...>;
+    using Calls = std::tuple<engine::KernelLaunch<Kernel>...>;
     static Calls calls() {
         (static_cast<void>(&engine::DeviceLaunchIs<Kernel>::known), ...);
         return Calls(&engine::DeviceLaunchOf<Kernel>::run...);

@@ -30,10 +30,10 @@ struct DeviceLaunchOf;
 
 /// A function that launches a kernel.
 template <class Kernel>
-using DeviceLaunch = void (*)(const AnyStream& stream, const Kernel& kernel);
+using KernelLaunch = void (*)(const AnyStream& stream, const Kernel& kernel);
 /// What launches a kernel in this program; null: no file can.
 template <class Kernel>
-inline DeviceLaunch<Kernel> device_launch = nullptr;
+inline KernelLaunch<Kernel> device_launch = nullptr;
 
 /// Says before main what launches a kernel, in files that can.
 template <class Kernel>
