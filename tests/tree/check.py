@@ -295,10 +295,25 @@ def sources(root):
                         if path.suffix in SOURCES or path.name == "run")
 
 
+def ends_of_others(lines):
+    """The ends of namespaces that say another name than any that is open: a macro of the name may be lost, of which
+    the formatter knows nothing."""
+    opened = []
+    for number, line in enumerate(lines, 1):
+        if begin := re.match(r"(?:inline )?namespace ?(.*?) ?\{(  //.*)?$", line):
+            opened.append(begin[1])
+        elif end := re.match(r"\}  // namespace ?(.*)$", line):
+            while opened and not opened[-1].endswith(end[1]):
+                opened.pop()
+            if not opened:
+                yield number, line
+            opened = opened[:-1]
+
+
 def check_words(root):
-    """Nothing is left over, every C++ file says its licence, and a docstring's label begins its line: the formatter
-    joins lines where one above is too long. Processors' instructions are in assembly or public intrinsics: the builtins
-    behind these come and go with the compilers' versions."""
+    """Nothing is left over, every C++ file says its licence, a namespace's end says its name, and a docstring's label
+    begins its line: the formatter joins lines where one above is too long. Processors' instructions are in assembly or
+    public intrinsics: the builtins behind these come and go with the compilers' versions."""
     label = re.compile(r"^\s*///.*[^/\s].* (Order|Cost|Memory|Errors|Source|Threads|Numbers|Rule):  ")
     left_over = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
     for path in sources(root):
@@ -313,6 +328,8 @@ def check_words(root):
             if path.suffix != ".py" and "__builtin_ia32" in line:
                 yield f"{path.relative_to(root)}:{number}: a builtin of the compiler's own: {line.strip()}"
         if path.suffix in (".hpp", ".inc", ".cuh", ".cpp", ".cu"):
+            for number, line in ends_of_others(text.splitlines()):
+                yield f"{path.relative_to(root)}:{number}: the end of a namespace that does not begin: {line}"
             beginning = text.splitlines()[:6]
             if not any(line.startswith("// SPDX-License-Identifier: Apache-2.0") for line in beginning):
                 yield f"{path.relative_to(root)}: no line '// SPDX-License-Identifier: Apache-2.0' at its head"

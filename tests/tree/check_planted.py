@@ -73,6 +73,8 @@ PLANTS = [
     ("words", "include/shardkit/core/planted.hpp", HEADER + "// __builtin_ia32_pause\n", "a builtin of the compiler's own"),
     ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
     ("words", "tests/planted.cpp", "/// Works. Cost:    none\n", "planted.cpp:1: a label within a line"),
+    ("words", "include/shardkit/core/planted.hpp",
+     HEADER + "namespace shardkit {\n}  // namespace shardkit SHARDKIT_BUILD\n", "the end of a namespace that does not"),
     ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),
     ("reference", "include/shardkit/core/planted.hpp", HEADER + PUBLIC,
      "For who writes a trainer: lacks | `Planted` | A planted name | `core/planted.hpp` |"),
