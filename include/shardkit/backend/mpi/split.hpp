@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,9 +16,9 @@ namespace shardkit::mpi::detail {
 /// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
 /// rank. A group that no member uses any more is reused: MPI has few communicators, and freeing one needs all of its
 /// ranks at the same time.
-/// Cost:    an all-gather of 32 bytes per rank, and one of 64 bytes if all members of a group have idle ones. A new
-/// group also costs MPI_Comm_split, which blocks, and with two
-///          lanes MPI_Comm_idup: no lane may have work in progress.
+/// Cost:    an all-gather of 32 bytes per rank, and one of 64 bytes if all members of a group have idle ones; if a
+///          group is new, MPI_Comm_split, which blocks, and with two lanes MPI_Comm_idup: no lane may have work in
+///          progress.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key) {
     Group& parent = call.group;
     const auto world_ranks_of = [&](const std::vector<std::size_t>& members) {
