@@ -2,14 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <shardkit/detail/concat.hpp>

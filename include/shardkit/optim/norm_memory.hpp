@@ -263,6 +263,8 @@ NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
 
 template <class Engine>
 void NormMemory<Engine>::list(Group<Engine>& group) {
+    // Without step_in_backward such a group can only be skipped, and has no memory for gradients.
+    if (group.geometry().table.releases) { return; }
     const AddNormPieces<Engine> add = group.elements().norm_partial;
     Listed* its = std::find_if(lists_.begin(), lists_.end(), [add](const Listed& each) { return each.add == add; });
     if (its == lists_.end()) { its = &lists_.push_back({add, {}, {}}); }

@@ -42,6 +42,7 @@ namespace shardkit {
 
 namespace detail SHARDKIT_BUILD {
 
+/// Whether a change is made, or only refused where it cannot be.
 enum class Change : std::uint8_t { check, make };
 
 /// What an optimizer holds of one group that it updates.

@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -115,7 +114,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
     template <class F>
     [[gnu::always_inline]] void for_each_group(const F& f, SourceLocation where) {
         this->require_here(where);
-        for (const auto& batches : batches_) { batches->start(); }
+        for (const auto& batches : batches_) { batches->rewind(); }
         for (Group<Engine>& group : Access::each(this->model(), where)) {
             auto& batches = batches_of(group);
             f(group, batches.next(), batches.table());

@@ -255,8 +255,10 @@ class OptimizerGroups {
     virtual void upload(Context<Engine>& context) = 0;
     /// Makes the launches of all groups, which are listed; `skip`: in the engine's memory, the same in all calls.
     virtual void prepare(Context<Engine>& context, const std::uint32_t* skip, SourceLocation where) = 0;
-    /// Begins to list the model's groups, all and in order.
-    virtual void start() noexcept { listed_ = 0; }
+    /// Begins a walk over the model's groups, all and in order.
+    void rewind() noexcept { next_ = 0; }
+    /// Begins such a walk to list them, in place of those that were listed before.
+    virtual void start() noexcept { rewind(); }
     void list(State& state) {
         Group& group = next();
         if (!group.number()) { return; }
@@ -277,8 +279,8 @@ class OptimizerGroups {
 
     /// What it keeps of one of its groups.
     Group& group_of(const State& state) { return groups_[entry_of(numbers_, state.identity()).value]; }
-    /// The next group in a walk over the model that `start` began.
-    Group& next() noexcept { return groups_[listed_++]; }
+    /// The next group in a walk over the model.
+    Group& next() noexcept { return groups_[next_++]; }
     virtual Table& table() noexcept = 0;
     const Table& table() const noexcept { return const_cast<OptimizerGroups&>(*this).table(); }
 
@@ -292,7 +294,7 @@ class OptimizerGroups {
   private:
     List<Group> groups_;
     List<Keyed<std::uint64_t, std::size_t>> numbers_;  // of them, by identity
-    std::size_t listed_ = 0;                           // of the groups
+    std::size_t next_ = 0;                             // of the groups, in a walk
 };
 
 struct NoLaunches {};

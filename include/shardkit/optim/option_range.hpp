@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string_view>
-#include <type_traits>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>

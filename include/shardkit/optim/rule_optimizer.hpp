@@ -98,8 +98,15 @@ BatchesOf<AnyRule, Engine> any_groups() {
     return all;
 }
 
+/// An engine's Kernels whose updates are loops that a rule which is a value can find: not those of a user's that are
+/// derived from such ones, and may have an update of their own.
+template <class Kernels>
+concept UpdatesByLoops = std::same_as<typename Kernels::Looped, Kernels> && requires {
+    typename Kernels::Loops;
+};
+
 /// Which rule a rule's optimizer is compiled for: an AnyRule for one of elements on the host, and itself where its
-/// updates are a device's kernels, batched, or larger than usual.
+/// updates are a device's or a user's kernels, batched, or larger than usual.
 template <class Rule, class Engine>
 struct FrameRuleOf {
     static_assert(rules::OptimizerRule<Rule>,
@@ -119,7 +126,7 @@ struct FrameRuleOf {
 };
 template <rules::OptimizerRule Rule, class Engine>
 requires(may_host_read<Engine> && !BatchesUpdates<Engine, Fp32> && updates_alone<Rule> && fits_any_rule<Rule>() &&
-         requires { typename Engine::Kernels::Loops; }) struct FrameRuleOf<Rule, Engine> {
+         UpdatesByLoops<typename Engine::Kernels>) struct FrameRuleOf<Rule, Engine> {
     using type = AnyRule;
     template <class... P>
     static AnyOptions given(const typename Rule::Options& options, Precisions<P...> /*types*/) {

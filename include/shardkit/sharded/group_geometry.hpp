@@ -56,11 +56,11 @@ struct GroupGeometry : GroupDescription {
         group.path = path;
         return group;
     }
-    /// Returns whether the optimizer updates master weights instead of the gathered parameters.
     /// Returns the arithmetic type of updates.
     ElementType arithmetic() const noexcept {
         return sizes.state == sizeof(double) ? ElementType::fp64 : ElementType::fp32;
     }
+    /// Returns whether the optimizer updates master weights instead of the gathered parameters.
     bool keeps_master() const noexcept { return table.find(Role::master) != nullptr && !sizes.splits_master; }
     /// Returns whether master weights are the parameters and 16 bits beside each.
     bool splits_master() const noexcept { return table.find(Role::master) != nullptr && sizes.splits_master; }

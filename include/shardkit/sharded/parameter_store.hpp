@@ -206,11 +206,6 @@ class ParameterStore {
     /// Returns whether what windows gather within the group is current: a kept shard, or codes.
     bool shard_is_current() const noexcept { return step_->coded && !captures_.hides(capture()); }
 
-    /// Returns what a checkpoint writes to: elements `loaded_range` of the flat buffer. The next window gathers the
-    /// rest from them.
-    StoredElements loaded() const noexcept { return coded() ? master() : gathers() ? gather_source() : resting(); }
-    IndexRange loaded_range() const noexcept { return gathers() ? geometry_->updated : resting_range(); }
-
     /// Returns whether copies of what other ranks update rest here. Their updates leave the copies stale until a
     /// gather.
     bool rests_with_copies() const noexcept { return gathers() && resting_range() != geometry_->updated; }
@@ -229,7 +224,7 @@ class ParameterStore {
         updated_ = context_->compute_stream().record();
         if (gathers_beside_ || coded()) { *step_ = written(*step_); }
     }
-    /// Ends a write of every element of `loaded`.
+    /// Ends a load, which writes every element but for copies of what other ranks update.
     void end_load() {
         updated_ = context_->compute_stream().record();
         *step_ = written(*step_);

@@ -233,8 +233,7 @@ class Model : public Groups<EngineType> {
             Base::initialize(value, where);
         }
     }
-    /// Calls f(detail::GroupState<Engine, P>&) for every group, in order: for optimizers, which need the element
-    /// types.
+    /// Calls f(detail::GroupState<Engine, P>&) for every group, in order: for whoever needs the element types.
     template <class F>
     [[gnu::always_inline]] void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
         for (detail::Group<Engine>& group : detail::Access::each(*this, where)) { with_state(group, f); }

@@ -23,6 +23,7 @@ namespace shardkit::host {
 /// @throws UsageError when no file of the program can launch a kernel that a device's stream is given
 struct AnyKernels : EnqueuedKernels<AnyStream> {
     using OnHost = EnqueuedKernels<AnyStream>;
+    using Looped = AnyKernels;
 
     /// As gpu::Kernels::row_workers, where the stream is a device's.
     static std::size_t row_workers_on(const AnyStream& stream) noexcept { return stream.on_device() ? 32 : 1; }

@@ -81,8 +81,10 @@ namespace shardkit::host {
 /// Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
 template <class S>
 struct EnqueuedKernels {
-    /// What has the update of a range, by which an optimizer's rule is a value.
+    /// What has the update of a range, by which an optimizer's rule is a value. It takes the place of `update` where
+    /// an engine's Kernels are `Looped`: those that are derived from these may have an update of their own.
     using Loops = detail::RangeUpdates;
+    using Looped = EnqueuedKernels;
 
     template <Element T>
     static void fill(const S& stream, std::span<T> to, std::type_identity_t<T> value) {
