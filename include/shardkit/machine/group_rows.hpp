@@ -15,14 +15,14 @@
 namespace shardkit::detail {
 
 /// Returns the bytes of a row's elements on a rank.
-constexpr std::size_t elements_of(const BufferRow& row, const GroupDescription& group) noexcept {
+constexpr std::size_t element_bytes_of(const BufferRow& row, const GroupDescription& group) noexcept {
     return row.count * group.numel_of(row.extent) * group.sizes.of(row.element);
 }
 /// Returns the bytes of a row's buffers on a rank, scales included.
 constexpr std::size_t bytes_of(const BufferRow& row, const GroupDescription& group) noexcept {
     const bool has_scales =
         row.role == Role::parameters || (row.role == Role::gathered && group.sizes.codes.block > 0);
-    return elements_of(row, group) + (has_scales ? group.scale_bytes(row.extent) : 0);
+    return element_bytes_of(row, group) + (has_scales ? group.scale_bytes(row.extent) : 0);
 }
 
 /// A group's placement table, with the facts that all readers of a step need.

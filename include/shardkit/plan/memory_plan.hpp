@@ -67,9 +67,9 @@ constexpr void add_buffer(planner::MemoryPlan& plan, ByteCount planner::MemoryPl
 /// Counts the buffers of a row likewise; of scales there is one of its own.
 constexpr void add_row(planner::MemoryPlan& plan, ByteCount planner::MemoryPlan::*kind, const BufferRow& row,
                        const GroupDescription& group, const engine::Traits& engine) {
-    const std::size_t elements = elements_of(row, group);
-    add_buffer(plan, kind, elements, engine);
-    add_buffer(plan, kind, bytes_of(row, group) - elements, engine);
+    const std::size_t of_elements = element_bytes_of(row, group);
+    add_buffer(plan, kind, of_elements, engine);
+    add_buffer(plan, kind, bytes_of(row, group) - of_elements, engine);
 }
 /// Returns the bytes that the group needs from the pool of `role`, 0 if it uses none.
 constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
