@@ -139,7 +139,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::steps<Engine, X>()) { step_clipped(std::forward<X>(reduced), coefficient, where); }
     }
-    /// What this rank holds of every optimizer state.
+    /// What this rank holds of every optimizer state that has a number for each element.
     std::vector<ShardInfo> shards();
     /// Steps that a group has taken, for checkpoints and tests. Waits for the compute stream.
     /// @throws UsageError when it is not the model's

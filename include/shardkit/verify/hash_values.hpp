@@ -131,7 +131,8 @@ template <class Engine>
         reduced.groups(where),
         [](detail::Role role) { return role == detail::Role::gradients || role == detail::Role::reduced; }, where);
 }
-/// Returns the hash of each of an optimizer's states of each group.
+/// Returns the hash of each of an optimizer's states of each group that has a number for each element: not of what a
+/// rule keeps besides, of rows or of whole matrices.
 template <class Engine>
 [[nodiscard]] std::vector<ValuesHash> hash_values(Optimizer<Engine>& optimizer,
                                                   SourceLocation where = SourceLocation::current()) {
