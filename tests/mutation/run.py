@@ -499,7 +499,7 @@ GATHERED_CODES_EXPRESSIONS = [
      "gathers_beside_"),
     ("shardkit/sharded/step_state.hpp", "first codes without scales",
      "(rows.find(Role::gathered) == nullptr && [[!rows.codes]]);", "true"),
-    ("shardkit/machine/group_rows.hpp", "scales that no plan counts", "return elements + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
+    ("shardkit/machine/group_rows.hpp", "scales that no plan counts", "return elements_of(row, group) + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
      "0"),
     ("shardkit/plan/step_counts.hpp", "a pass over blocks that nobody makes", "ByteCount([[rows.rests_begun()]] ?", "rows.codes"),
     (GROUPS, "packed blocks", "if ([[packing != Packing::aligned]]) {", "false"),
@@ -941,7 +941,7 @@ def main():
     parser.add_argument("--target",
                         help="library, optimizers, rounding, matrices, states, exact, tree, replicas, released, recorder, slow, codes, experts, slices, layers or trainer; all of them if not given")
     options = parser.parse_args()
-    trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
+    trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp", TRAINER / "program/encoding.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
     targets = [
         Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh", "shardkit/rank", "shardkit/factored", "shardkit/verify"],

@@ -116,6 +116,8 @@ int main() {
                                   [](const Stream& stream) { Stream().wait(stream.record()); });
     const bool end =
         sees_early("a rank waits for a stream", reduction, [](const Stream& stream) { stream.synchronize(); });
+    const bool own_event = sees_early("a rank waits for an event of a stream", reduction,
+                                      [](const Stream& stream) { stream.synchronize(stream.record()); });
     const bool settled_event = sees_early("a rank settles an event", communication,
                                           [](const Stream& stream) { Stream().settle(stream.record()); });
     const bool settled =
@@ -137,5 +139,5 @@ int main() {
         returns = true;
         return 2.0;
     });
-    return event || end || other || settled_event || settled || rest ? 1 : 0;
+    return event || end || own_event || other || settled_event || settled || rest ? 1 : 0;
 }

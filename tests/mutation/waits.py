@@ -35,11 +35,11 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 OFFLOADED = ["optim/offloaded_updates.hpp", "optim/host_updates.hpp"]
 
 # Of a cursor, for what it measures alone.
-MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->await_reduced\((?P<event>)\);")
+MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->gradients\(\)\.wait\((?P<event>)\);")
 # Of a norm, for what is reduced.
-NORM_WAIT = re.compile(r"(?<=[\s{;])group\.await_reduced\((?P<event>)\);")
+NORM_WAIT = re.compile(r"(?<=[\s{;])group\.gradients\(\)\.wait\((?P<event>)\);")
 # Of whoever reads what is reduced.
-SUMS_WAIT = re.compile(r"(?<=[\s{;])state\.await_reduced\((?P<event>)\);")
+SUMS_WAIT = re.compile(r"(?<=[\s{;])state\.gradients\(\)\.wait\((?P<event>)\);")
 
 # Of the host for the streams, and of what runs later for a gather that nobody waits for.
 END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|context_?(?:->|\.)compute_stream\(\))(?:->|\.))?"
@@ -51,8 +51,8 @@ FORK = re.compile(r"(?<=[\s{;])(?:compute|communication|reduction)\.wait\((?P<ev
 COPY_WAIT = re.compile(r"(?<=[\s{;])(?:stream_\.ref\(\)\.wait|used\.copied\.ref\(\)\.synchronize)\((?P<event>)[^;{]*\);")
 
 # Of the host's streams, for each other and for their end.
-HOST_WAIT = re.compile(r"(?<=[\s{;])(?:world\.drain|queue_?->await|event\.wait|queue_->wait|event\.settle"
-                       r"|record\(\)\.(?:wait|settle)|await)\((?P<event>)[^;{]*\);")
+HOST_WAIT = re.compile(r"(?<=[\s{;])(?:world\.drain|await|wait(?=\((?:submitted\(\)|event\.point\(\))\)))\((?P<event>)[^;{]*\);")
+STREAM_WAIT = re.compile(r"(?<=[\s{;])(?:event\.queue\(\)|queue_)->(?:wait|settle|synchronize)\((?P<event>)[^;]*\);")
 
 # Of the two lanes of a World of MPI's: file, name, statement, replacement; file, name, pattern, replacement.
 MPI = "shardkit/backend/mpi"
@@ -153,16 +153,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         targets = [
-            Waits("containers", ROOT / "include", {WAIT: ["sharded", "optim", "mesh", "memory", "follow"], NORM_WAIT: ["optim"], SUMS_WAIT: ["step"]},
-                  "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
+            Waits("containers", ROOT / "include", {
+                WAIT: ["sharded", "optim", "muon", "verify", "mesh", "memory", "follow"], NORM_WAIT: ["optim"],
+                SUMS_WAIT: ["step"]}, "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
             Waits("offload", ROOT / "include", {WAIT: OFFLOADED}, "offload_killer.cpp", objects, flags),
             Waits("ends", ROOT / "include", {END: ["sharded", "follow", "rank"], FORK: ["rank"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", {WAIT: ["context_parallel"]}, "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", {WAIT: ["backend/nccl"], COPY_WAIT: ["backend/cuda"]}, "sums_killer.cpp", objects, flags),
             Target("watch", ROOT / "include", [], "watch_killer.cpp", objects, flags, statements=WATCHED),
-            Waits("host", ROOT / "include", {HOST_WAIT: ["backend/host", "backend/threads"]}, "streams_killer.cpp", [],
-                  flags),
+            Waits("host", ROOT / "include", {HOST_WAIT: ["backend/host", "backend/threads"], STREAM_WAIT: ["comm/any_stream.hpp"]},
+                  "streams_killer.cpp", [], flags),
             Waits("measured", ROOT / "include", {MEASURED_WAIT: ["follow"]}, "measured_killer.cpp", [], flags),
         ]
         if shutil.which(Lanes.launch[0]):

@@ -33,8 +33,8 @@ using small_trainer::Training;
 template <class T, class Policy>
 bool fails(const Mesh& mesh, const Training& training) {
     const sk::DynamicPolicy policy(Policy{});
-    const std::string difference =
-        small_trainer::difference<T>(mesh, policy, training, small_trainer::on_threads<T>(mesh, policy, training));
+    const std::string difference = small_trainer::difference<T>(
+        mesh, policy, training, small_trainer::on_threads<T>(mesh, policy, training), paced_ranks::some_paces());
     if (difference.empty()) { return false; }
     std::printf("%s, %zu microbatches, %zu in flight, %s\n", std::string(Policy::name).c_str(), training.microbatches,
                 training.in_flight, difference.c_str());

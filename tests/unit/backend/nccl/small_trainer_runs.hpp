@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,9 +68,10 @@ inline bool close(const Outcome& a, const Outcome& b, double bound) {
 /// where it does not.
 template <class T>
 std::string difference(const Mesh& mesh, const sk::DynamicPolicy& policy, const Training& training,
-                       const std::vector<Outcome>& expected) {
+                       const std::vector<Outcome>& expected,
+                       std::span<const Paces> tried = paced_ranks::paces_in_turn()) {
     const auto word = [](standin::Pace pace) { return pace == standin::Pace::lazy ? "late" : "early"; };
-    for (const Paces paces : paced_ranks::paces_in_turn()) {
+    for (const Paces paces : tried) {
         std::string error;
         const auto given = on_nccl<T>(mesh, policy, training, paces, error);
         for (std::size_t r = 0; r < given.size(); ++r) {
