@@ -31,7 +31,6 @@
 #include "program/progress.hpp"
 #include "program/report.hpp"
 #include "program/start.hpp"
-#include "program/text.hpp"
 
 namespace {
 
@@ -47,9 +46,7 @@ void print(const std::string& text) {
 struct Prepared {
     Options options;
     PlanSummary plan;
-    Text text;
-    Identity identity;
-    Start start;
+    Inputs inputs;
     std::unique_ptr<OutputFile> json;  // of the process that reports
     std::unique_ptr<OutputFile> plot;
     std::unique_ptr<OutputFile> stragglers;
@@ -82,23 +79,14 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr};
+    Prepared prepared{*options, make_plan(*options), {}, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
     if (!options->trace.empty() && !prepared.plan.chosen.schedule) {
         throw InputError("--trace: with --schedule " + options->schedule.text() + " this step has no schedule (" +
                          prepared.plan.chosen.why + "); expected --schedule prefetch");
     }
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
-    const bool begins_with_files = !(options->save.empty() && options->resume.empty() && options->init.empty());
-    if (trains || begins_with_files || !options->text.empty() || !options->tokens.empty() ||
-        !options->encoding.empty()) {
-        prepared.text = read_text(*options);
-    }
-    if (begins_with_files) {
-        prepared.identity = identity_of(*options, prepared.text.tokens);
-        prepared.start = find_start(*options, prepared.identity);
-    }
+    prepared.inputs = read_inputs(*options);
     if (processes.reports()) {
         if (!options->plot.empty()) { require_plotter(options->plot); }
         if (!options->stragglers_plot.empty()) { require_plotter(options->stragglers_plot, "--stragglers-plot"); }
@@ -116,8 +104,8 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         }
         // Before all agree to begin: the others would wait for a process that fails here.
         print(describe_plan(*options, prepared.plan) +
-              (trains ? text_line(*options, prepared.text) + blas().text() : "") + prepared.start.notes +
-              (trains ? "" : not_written(*options)));
+              (trains ? text_line(*options, prepared.inputs.text) + blas().text() : "") +
+              prepared.inputs.start.notes + (trains ? "" : not_written(*options)));
         if (trains && prepared.schedule->wanted()) { prepared.schedule->write(prepared.plan.schedule_text); }
     }
     if (!trains) { return std::nullopt; }
@@ -155,11 +143,11 @@ class Reached {
         if (steps == 0) {
             text += signal + " before the first step was done; nothing is written";
         } else {
-            text += reached_text(options, results_, signal, prepared_.start.first_step);
+            text += reached_text(options, results_, signal, prepared_.inputs.start.first_step);
             if (prepared_.json->wanted()) {
                 const Failure failed = attempt([&] {
-                    prepared_.json->write(
-                        json_report_of_interrupted(options, prepared_.plan, results_, prepared_.start.first_step));
+                    prepared_.json->write(json_report_of_interrupted(options, prepared_.plan, results_,
+                                                                     prepared_.inputs.start.first_step));
                 });
                 text += failed.code == EXIT_SUCCESS ? ", written to " + options.json : "; " + failed.text;
             }
@@ -207,10 +195,12 @@ Results train_to_the_end(const Prepared& prepared, Job& job, Progress& progress)
 
 Results train_and_show(const Prepared& prepared, bool reports) {
     const Options& options = prepared.options;
-    const Start& start = prepared.start;
-    Job job{options, prepared.text.tokens, {}, KeepParameters::no, start, prepared.identity, prepared.plan.chosen, {},
-            {}};
-    job.encoding = prepared.text.encoding;
+    const Start& start = prepared.inputs.start;
+    Job job{options, prepared.inputs.text.tokens};
+    job.start = start;
+    job.identity = prepared.inputs.identity;
+    job.chosen = prepared.plan.chosen;
+    job.encoding = prepared.inputs.text.encoding;
     std::optional<StopSignals> signals;
     if (!options.save.empty()) {
         signals.emplace();
@@ -230,7 +220,7 @@ Results train_and_show(const Prepared& prepared, bool reports) {
 
 void write_results(const Prepared& prepared, const Results& results, const ResidentMemories& resident) {
     const Options& options = prepared.options;
-    const std::size_t first_step = prepared.start.first_step;
+    const std::size_t first_step = prepared.inputs.start.first_step;
     if (prepared.json->wanted()) {
         prepared.json->write(results.signal != 0
                                  ? json_report_of_interrupted(options, prepared.plan, results, first_step)
@@ -261,7 +251,7 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
     write_results(prepared, results, resident);
     if (results.signal != 0) {
         const std::string signal = StopSignals::name(results.signal);
-        const std::string text = reached_text(options, results, signal, prepared.start.first_step);
+        const std::string text = reached_text(options, results, signal, prepared.inputs.start.first_step);
         std::fprintf(stderr, "train_gpt: interrupted by %s, saved in %s\n", text.c_str(), results.saved.c_str());
     }
 }

@@ -222,13 +222,16 @@ def check_declarations(root, page, number, content):
             yield f"{page}:{number}: struct {struct} is shown with {shown}, and has {found}"
 
 
+OF_FILE = re.compile(r"text output of (\S+)( header-only)?")
+
+
 def programs_of(root, page, found):
     """(number of the first line, code, expected output or None, whether it is marked) of each program of a page's blocks."""
     for i, (info, content, number) in enumerate(found):
         if info in ("cpp program", "cpp program header-only"):
             following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
             yield number, content, following[1] if following[0] == "text output" else None, info.endswith("header-only")
-        elif of_file := re.fullmatch(r"text output of (\S+)( header-only)?", info):
+        elif of_file := OF_FILE.fullmatch(info):
             yield number, (root / of_file[1]).read_text(encoding="utf-8"), content, of_file[2] is not None
 
 
@@ -254,7 +257,7 @@ def check_page(root, page, compiler, precompiled, templates, compiled_form, with
             yield from check_declarations(root, page, number, content)
         elif re.fullmatch(r"sh( \w+)?", info):  # a word: which of several a test runs
             yield from check_commands(root, page, number, content)
-        elif info not in ("text", "text output", "meson", "cmake") and not info.startswith("text output of "):
+        elif info not in ("text", "text output", "meson", "cmake") and not OF_FILE.fullmatch(info):
             yield f"{page}:{number}: a block marked '{info}'; expected cpp program, " \
                   "cpp program header-only, cpp gpu program, cpp declarations, text output, text, sh, meson or cmake"
     for together in alike.values():

@@ -28,6 +28,7 @@ PLANTS = [
     (GOOD + GOOD.replace("\nhello\n", "\ngoodbye\n"), "page.md:9: prints\nhello"),
     ("Text.\n", "no program"),
     (GOOD + "```cpp\nint i;\n```\n", "a block marked 'cpp'"),
+    (GOOD + "```text output of examples/hello.cpp header\nhello\n```\n", "a block marked 'text output of"),
     (GOOD + "```sh\n", "never closed"),
     (GOOD + "```sh\ntests/absent\n```\n", "page.md:9: tests/absent is no program of this tree"),
     (GOOD + "```sh\ntests/tool.py\n```\n", "page.md:9: tests/tool.py is no program of this tree"),

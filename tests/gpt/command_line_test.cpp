@@ -106,6 +106,9 @@ TEST_SUITE("gpt.command_line") {
         CHECK(parse("--tokens a.bin")->model.vocabulary == 50'257);
         CHECK(parse("--tokens a.bin --vocabulary 300")->model.vocabulary == 300);
         CHECK(parse("--recompute on")->model.recompute);
+        const char* const rarely[] = {"gpt", "--every", "1000000000", "--steps", "5"};
+        std::string none;
+        CHECK(parse_gpu_command_line(5, rarely, none, 1)->every == 5);
         CHECK(parse("--vocabulary 300")->model.vocabulary == 300);
         const auto replayed = parse("--slices 4 --mesh 1x2x1 --replay 3");
         CHECK(replayed->replay == std::size_t{3});

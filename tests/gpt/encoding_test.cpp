@@ -67,6 +67,8 @@ TEST_SUITE("gpt.encoding") {
         };
         const std::string has = "--encoding 'f' has ";
         CHECK(encoding("#version: 0.2\na b\nab c\n") == "no error");
+        CHECK(encoding("#version: 0.2\r\na b\r\nab c") == "no error");
+        CHECK(encoding("a b\r\nab cd\r\n").find(has + "'ab cd' in line 2") == 0);
         CHECK(encoding("# #\n") == "no error");
         CHECK(encoding("a b\nab cd\n") ==
               has + "'ab cd' in line 2: expected two tokens of the lines before, as in GPT-2's merges.txt");
@@ -76,6 +78,7 @@ TEST_SUITE("gpt.encoding") {
               has + "'a bc' in line 4: expected a token that no line before has");
         CHECK(encoding("#version: 0.2\n") == "--encoding 'f' is empty: expected lines of two tokens");
         CHECK(encoding("{\"a\": 1}\n").find(has + "'{\"a\": 1}' in line 1") == 0);
+        CHECK(encoding(std::string(1'000'000, 'x')).find(has + "'" + std::string(60, 'x') + "' in line 1") == 0);
         std::string many;
         const auto name = [](std::size_t i) { return std::string(1, static_cast<char>('!' + i)); };
         for (std::size_t i = 0; i < 93; ++i) {

@@ -103,10 +103,16 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
     CHECK(refused({"--width"}, 1).find("--width") == 0);
     CHECK(refused({"--schedule", "auto"}, 1) ==
           "--schedule 'auto': expected none, prefetch or prefetch:N: auto knows the speeds of hosts alone");
-    const Ended plan = started({"--plan", "--mesh", "4x2x1", "--model", "124M", "--text", "no-such-file"});
+    const std::vector<const char*> planned{"--plan", "--mesh", "4x2x1", "--model", "124M"};
+    const Ended plan = started(planned);
     CHECK(plan.status == EXIT_SUCCESS);
     CHECK(plan.out.find("model: 124") == 0);
     CHECK(plan.out.find("step 1/") == std::string::npos);
+    for (const char* const flag : {"--text", "--encoding", "--resume"}) {
+        auto with = planned;
+        with.insert(with.end(), {flag, "no-such-file"});
+        CHECK(started(with).errors.find(std::string(flag) + " 'no-such-file': expected") != std::string::npos);
+    }
     CHECK(refused({"--dtype", "fp64"}, 1) == "--dtype 'fp64': expected fp32 or bf16");
     CHECK(refused({"--mesh", "2x1x1"}, 4) ==
           "--mesh 2x1x1 has 2 ranks, but this job has 4 processes: expected --mesh 4x1x1");

@@ -499,7 +499,7 @@ GATHERED_CODES_EXPRESSIONS = [
      "gathers_beside_"),
     ("shardkit/sharded/step_state.hpp", "first codes without scales",
      "(rows.find(Role::gathered) == nullptr && [[!rows.codes]]);", "true"),
-    ("shardkit/machine/group_rows.hpp", "scales that no plan counts", "return elements_of(row, group) + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
+    ("shardkit/machine/group_rows.hpp", "scales that no plan counts", "return element_bytes_of(row, group) + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
      "0"),
     ("shardkit/plan/step_counts.hpp", "a pass over blocks that nobody makes", "ByteCount([[rows.rests_begun()]] ?", "rows.codes"),
     (GROUPS, "packed blocks", "if ([[packing != Packing::aligned]]) {", "false"),

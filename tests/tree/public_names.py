@@ -77,6 +77,9 @@ def declared(head):
         return None if specialised or not head.endswith("{") else ("type", found[1])
     if "operator" in code or re.match(r"(explicit )?(\w+) ?\(.*\) ?-> ?\2", code):
         return None
+    pointer = re.match(r"[^(=]*\(\* ?(\w+)\) ?\(", code)  # to functions
+    if pointer:
+        return "value", pointer[1]
     before = code.split("(")[0]
     if "=" in before or "(" not in code:
         name = re.search(r"(\w+) ?(?:\[.*)?(?:=.*|\{.*)?$", before.split("=")[0].rstrip(" {"))

@@ -17,7 +17,6 @@
 #include "../program/command_line.hpp"
 #include "../program/plan_summary.hpp"
 #include "../program/start.hpp"
-#include "../program/text.hpp"
 #include "train.hpp"
 
 namespace train_gpt {
@@ -30,25 +29,24 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
         const bool alone = std::getenv("RANK") == nullptr && std::getenv("WORLD_SIZE") == nullptr;
         const std::optional<sk::nccl::Launcher> launcher =
             alone ? std::nullopt : std::optional(sk::nccl::Launcher::from_environment());
+        const bool reports = !launcher || launcher->rank() == 0;
         std::string help;
         const std::optional<Options> parsed =
             parse_gpu_command_line(count, words, help, launcher ? launcher->world_size() : 1);
         if (!parsed) {
-            std::fputs(help.c_str(), out);
+            if (reports) { std::fputs(help.c_str(), out); }
             return EXIT_SUCCESS;
         }
         const Options& options = *parsed;
         const PlanSummary plan = make_plan(options, sk::nccl::traits_of(sk::nccl::Options{}, options.mesh.world()),
                                            DeviceProducts<Engine>::workspace_bytes);
-        if (options.action == Options::Action::plan) {
-            std::fputs(describe_plan(options, plan).c_str(), out);
-            return EXIT_SUCCESS;
-        }
-        const Text text = read_text(options);
-        Job job{options, text.tokens};
+        const Inputs inputs = read_inputs(options);
+        if (reports) { std::fputs((inputs.start.notes + describe_plan(options, plan)).c_str(), out); }
+        if (options.action == Options::Action::plan) { return EXIT_SUCCESS; }
+        Job job{options, inputs.text.tokens};
         job.chosen = plan.chosen;
-        job.identity = identity_of(options, text.tokens);
-        job.start = find_start(options, job.identity);
+        job.identity = inputs.identity;
+        job.start = inputs.start;
         sk::nccl::World world =
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
         const auto& mesh = options.mesh;
@@ -56,12 +54,10 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
             sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), world,
             [&](auto& rank) {
                 using Clock = std::chrono::steady_clock;
-                const bool prints = rank.rank() == 0;
-                if (prints) { std::fputs((job.start.notes + describe_plan(options, plan)).c_str(), out); }
                 std::size_t before = 0;
                 std::optional<Clock::time_point> since;  // the first step takes memory, and is not timed
                 const auto report = [&](std::size_t step, double loss) {
-                    if (!prints) { return; }
+                    if (!reports) { return; }
                     std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.steps, loss);
                     if (since) {
                         const double seconds = std::chrono::duration<double>(Clock::now() - *since).count();
@@ -74,7 +70,7 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
                     since = Clock::now();
                 };
                 const auto saved = [&](const std::string& folder) {
-                    if (prints) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
+                    if (reports) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
                 };
                 const auto train = [&](auto element) {
                     return train_on_device<decltype(element)>(rank, job, DeviceProducts<Engine>::workspace_bytes,
@@ -82,7 +78,7 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
                                                               [&] { world.keep_pace(rank.compute_stream()); });
                 };
                 const std::vector<double> losses = options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
-                if (prints && !losses.empty()) {
+                if (reports && !losses.empty()) {
                     std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back());
                 }
             },

@@ -10,7 +10,7 @@
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/matrix_plan.hpp>
 #include <shardkit/plan/plan.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank_options.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
 #include "options.hpp"

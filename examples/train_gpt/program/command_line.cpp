@@ -282,6 +282,7 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
     program::read_count(flags, "--ranks-per-host", o.ranks_per_host, 1);
     program::read_count(flags, "--steps", o.steps, 1);
     program::read_count(flags, "--every", o.every, 1);
+    o.every = std::min(o.every, o.steps);  // there is memory for the losses of so many
     program::read_name(flags, "--graph", program::switch_names, o.graph);
     program::read_count(flags, "--batch", o.batch, 1);
     program::read_count(flags, "--microbatches", o.microbatches, 1);
@@ -525,8 +526,7 @@ void validate(const Options& o) {
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
                                           std::size_t processes, std::size_t ranks_per_host, bool spare_processor) {
-    program::Flags flags("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.",
-                         "train_gpt");
+    program::Flags flags("Trains a GPT with sharded parameters, gradients and optimizer states.", "train_gpt");
     add_flags(flags);
     add_host_flags(flags);
     if (!flags.parse(count, arguments, help)) { return std::nullopt; }

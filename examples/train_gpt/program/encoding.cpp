@@ -120,10 +120,11 @@ Encoding::Encoding(std::istream& merges, const std::string& given) {
     std::string line;
     std::size_t number = 1;
     const auto refuse = [&](const std::string& expected) {
-        throw program::InputError(given + " has '" + line + "' in line " + std::to_string(number) + ": expected " +
-                                  expected);
+        throw program::InputError(given + " has '" + line.substr(0, 60) + "' in line " + std::to_string(number) +
+                                  ": expected " + expected);
     };
     for (; std::getline(merges, line); ++number) {
+        if (line.ends_with('\r')) { line.pop_back(); }
         if (number == 1 && line.starts_with("#version")) { continue; }
         const std::size_t space = std::min(line.find(' '), line.size());
         const auto first = named.find(line.substr(0, space));

@@ -260,4 +260,18 @@ Start find_start(const Options& options, const Identity& identity) {
     return start;
 }
 
+Inputs read_inputs(const Options& o) {
+    Inputs inputs;
+    const bool saves_or_loads = !(o.save.empty() && o.resume.empty() && o.init.empty());
+    if (o.action == Options::Action::train || saves_or_loads ||
+        !(o.text.empty() && o.tokens.empty() && o.encoding.empty())) {
+        inputs.text = read_text(o);
+    }
+    if (saves_or_loads) {
+        inputs.identity = identity_of(o, inputs.text.tokens);
+        inputs.start = find_start(o, inputs.identity);
+    }
+    return inputs;
+}
+
 }  // namespace train_gpt

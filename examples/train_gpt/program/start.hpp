@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "options.hpp"
+#include "text.hpp"
 
 namespace train_gpt {
 
@@ -31,5 +32,15 @@ struct Start {
 /// head's. Local: every process finds the same.
 /// @throws InputError that names the flag, what was found and what was expected
 Start find_start(const Options& options, const Identity& identity);
+
+/// What a run reads before its first step.
+struct Inputs {
+    Text text;
+    Identity identity;  // where a run saves, or begins with files
+    Start start;
+};
+/// Reads what a run begins with; of a plan, which takes none of it, the files that are named.
+/// @throws InputError as read_text and find_start
+Inputs read_inputs(const Options& options);
 
 }  // namespace train_gpt

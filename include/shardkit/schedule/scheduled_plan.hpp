@@ -19,7 +19,7 @@ namespace shardkit::schedule {
 ///     const Plan planned = plan(schedule, describe_groups(model), rank.grid(), {.optimizer_states = 1});
 /// What whole matrices add is in a planner::MatrixPlan.
 /// Cost:    arithmetic; works in constant expressions
-/// @post    memory.total() is peak(schedule, groups), the bytes of the rank's buffers; traffic is what its log
+/// @post    memory.total() without `staging` and `engine` is peak(schedule, groups); traffic is what its log
 ///          reports for a steady step, and an upper bound for a step that gathers a group which it does not update
 /// @throws  std::invalid_argument when the schedule has a group that is not described
 SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const planner::GroupDescription> groups,

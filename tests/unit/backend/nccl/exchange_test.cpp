@@ -99,6 +99,7 @@ TEST_CASE("nccl: sums by exchange into another type, and in pieces of little sta
             verb_checks::check_reduce_scatter<float, sk::bf16>(world, k, 3);
             verb_checks::check_all_reduce<sk::fp16, sk::fp16>(world, 3 * k, 1);
             verb_checks::check_all_reduce<sk::fp16, double>(world, 2 * k + 1, 0);
+            verb_checks::check_reduce_scatter<double, double>(world, k, 1);
             verb_checks::check_all_reduce<float, float>(world, 3 * k, 1);
         }
     };

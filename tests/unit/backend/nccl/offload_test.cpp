@@ -41,14 +41,15 @@ namespace {
 namespace sk = shardkit;
 using namespace offload_trainer;
 
+constexpr std::size_t one_late[] = {3, 5, 6};
+std::size_t turn = 0;
+
 template <class T, sk::StateFormat Format = sk::StateFormat::full>
 void check(const Run& run, sk::Offload offload, bool everywhere = false) {
     std::string error;
     const auto expected = trained<T, Format>(run, sk::Offload::none, all_paces[0], error);
     REQUIRE(error == "");
     REQUIRE(expected.front().size() > 1000);
-    static constexpr std::size_t one_late[] = {3, 5, 6};
-    static std::size_t turn = 0;
     const std::size_t chosen = one_late[turn++ % 3];  // of slow builds another one each time
     for (std::size_t p = 0; p < 8; ++p) {
         const bool one = p == 3 || p == 5 || p == 6;
