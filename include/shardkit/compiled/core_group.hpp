@@ -39,32 +39,37 @@ class GroupOf final : public AnyGroup<EngineType> {
                          SourceLocation where);
         void (*show_updated)(State& state, bool to_write, ShownTo show, void* to, SourceLocation where);
     };
+    // Functions, as nvcc 13.0 does not compile lambdas in a variable template of a class template.
     template <class P>
-    static constexpr Typed typed_of{
-        [](State& state, std::size_t parameter, bool wanted, ElementType type, void* values, std::size_t count,
-           SourceLocation where) {
-            using Gather = typename P::Gather;
-            auto& typed = *state.template as<P>();
-            if (type == element_type_of<Gather>) {
-                typed.read_full(parameter, wanted, std::span(static_cast<Gather*>(values), count), where);
-            } else {
-                typed.read_full(parameter, wanted, std::span(static_cast<double*>(values), count), where);
-            }
-        },
-        [](State& state, std::size_t parameter, double scale, std::span<double> values, SourceLocation where) {
-            state.template as<P>()->read_full_gradient(parameter, scale, values, where);
-        },
-        [](State& state, bool to_write, ShownTo show, void* to, SourceLocation where) {
-            const auto shown = [&](auto values) {
-                using Value = std::remove_const_t<typename decltype(values)::value_type>;
-                show(to, element_type_of<Value>, const_cast<Value*>(values.data()));
-            };
-            if (to_write) {
-                shardkit::detail::write_updated(*state.template as<P>(), shown, where);
-            } else {
-                shardkit::detail::show_updated(*state.template as<P>(), shown, where);
-            }
-        }};
+    static void read_as(State& state, std::size_t parameter, bool wanted, ElementType type, void* values,
+                        std::size_t count, SourceLocation where) {
+        using Gather = typename P::Gather;
+        auto& typed = *state.template as<P>();
+        if (type == element_type_of<Gather>) {
+            typed.read_full(parameter, wanted, std::span(static_cast<Gather*>(values), count), where);
+        } else {
+            typed.read_full(parameter, wanted, std::span(static_cast<double*>(values), count), where);
+        }
+    }
+    template <class P>
+    static void read_gradient_as(State& state, std::size_t parameter, double scale, std::span<double> values,
+                                 SourceLocation where) {
+        state.template as<P>()->read_full_gradient(parameter, scale, values, where);
+    }
+    template <class P>
+    static void show_as(State& state, bool to_write, ShownTo show, void* to, SourceLocation where) {
+        const auto shown = [&](auto values) {
+            using Value = std::remove_const_t<typename decltype(values)::value_type>;
+            show(to, element_type_of<Value>, const_cast<Value*>(values.data()));
+        };
+        if (to_write) {
+            shardkit::detail::write_updated(*state.template as<P>(), shown, where);
+        } else {
+            shardkit::detail::show_updated(*state.template as<P>(), shown, where);
+        }
+    }
+    template <class P>
+    static constexpr Typed typed_of{&read_as<P>, &read_gradient_as<P>, &show_as<P>};
 
   public:
     /// Makes a group of precision P.
