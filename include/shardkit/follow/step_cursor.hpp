@@ -90,7 +90,7 @@ class StepCursor final : public StepDirector {
 
     void measure(SourceLocation where) {
         if (in_step()) { throw_usage_error(where, "measure: a step is under way; call it between two steps"); }
-        if (!host_reads<Engine>(context_.compute_stream())) {
+        if (!is_timed_by_host(context_.compute_stream())) {
             throw_usage_error(where,
                               "measure: a followed step is timed by the host's clock, which the streams of the "
                               "engine ",

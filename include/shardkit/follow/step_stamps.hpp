@@ -16,6 +16,15 @@ template <class S>
 concept TimedByHost = requires(const S& stream) {
     stream.submit([] {});
 };
+/// Returns whether it is one, where the stream's engine is a value.
+template <class S>
+constexpr bool is_timed_by_host([[maybe_unused]] const S& stream) noexcept {
+    if constexpr (requires { stream.on_device(); }) {
+        return !stream.on_device();
+    } else {
+        return TimedByHost<S>;
+    }
+}
 
 /// Takes the timestamps of a step, by operation. It takes none before `start`.
 /// Cost:    up to four reads of the clock for each operation, and for communication two commands in its stream; if it
