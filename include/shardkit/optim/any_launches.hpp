@@ -21,12 +21,7 @@ class AnyLaunches {
 
   public:
     using Table = UpdateTable<AnyRule, Engine, float>;
-    struct Listed {
-        GroupOptimizer<AnyRule, Engine>* group;
-        Group<Engine>* state;
-        const std::uint64_t* steps;  ///< which step it is, in the engine's memory
-        bool taken;                  ///< whether the group takes part in the step
-    };
+    using Listed = TrainedGroup<AnyRule, Engine>;
 
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }

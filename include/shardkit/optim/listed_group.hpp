@@ -23,16 +23,24 @@ struct UpdateTypes {
     using A = Arithmetic<Master>;
 };
 
-/// A group that is trained, in a step of its optimizer that updates elements of these types.
-template <class Rule, class Engine, class Types>
-struct ListedGroup {
-    using A = typename Types::A;
-    using Storage = typename StorageOf<Rule>::type;
-
+/// A group that is trained, in a step of its optimizer.
+template <class Rule, class Engine>
+struct TrainedGroup {
     GroupOptimizer<Rule, Engine>* group;
     Group<Engine>* state;
     const std::uint64_t* steps;  ///< which step it is, in the engine's memory
     bool taken;                  ///< whether the group takes part in the step
+};
+
+/// The same where the step updates elements of these types.
+template <class Rule, class Engine, class Types>
+struct ListedGroup : TrainedGroup<Rule, Engine> {
+    using A = typename Types::A;
+    using Storage = typename StorageOf<Rule>::type;
+    using Base = TrainedGroup<Rule, Engine>;
+    using Base::group;
+    using Base::state;
+    using Base::steps;
 
     std::span<const typename Types::Reduction> gradient() const { return group->gradient(*state); }
     /// What the step reads and writes with the rule's first N states.

@@ -333,7 +333,8 @@ class LaunchedGroups final : public OptimizerGroups<Rule, Engine> {
         for_each([](auto& launches) { launches.start(); });
     }
     void list(Group& group, State& state, const std::uint64_t* steps, bool taken) override {
-        with_launches(state, [&](auto& launches) { launches.list({&group, &state, steps, taken}); });
+        const TrainedGroup<Rule, Engine> trained{&group, &state, steps, taken};
+        with_launches(state, [&](auto& launches) { launches.list({trained}); });
     }
     void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
              std::optional<BeginStep>& first, SourceLocation where) override {
@@ -348,10 +349,9 @@ class LaunchedGroups final : public OptimizerGroups<Rule, Engine> {
             const auto stream = state.context().compute_stream();
             this->captured_ = this->captured_ || capture_of(stream) != 0;
             table_.begin_alone(*group.number(), stream, scalars, options);
-            with_launches(state, [&](auto& launches) {
-                launches.run_one({&group, &state, table_.engine_steps(*group.number()), true}, state.context(),
-                                 table_, &scalars->skip);
-            });
+            const TrainedGroup<Rule, Engine> trained{&group, &state, table_.engine_steps(*group.number()), true};
+            with_launches(
+                state, [&](auto& launches) { launches.run_one({trained}, state.context(), table_, &scalars->skip); });
         }
     }
     std::size_t bytes() const noexcept override {

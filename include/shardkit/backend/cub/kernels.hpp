@@ -22,6 +22,7 @@ struct Kernels;  // which the compiled core has
 #include <shardkit/backend/cub/launched_kernels.hpp>
 #include <shardkit/backend/cub/norm.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/sharded/norm_sum.hpp>
@@ -36,8 +37,7 @@ namespace shardkit::gpu {
 ///          (-fmad=false: the host's bits). Norms are summed in double.
 /// @throws  std::invalid_argument when the sizes of a call's spans disagree; gpu::Error when a launch fails
 struct Kernels : detail::LaunchedKernels<detail::DeviceLaunch> {
-    /// A warp's threads read 32 adjacent columns of a row of logits.
-    static constexpr std::size_t row_workers = 32;
+    static constexpr std::size_t row_workers = shardkit::detail::device_row_workers;
 
     /// Copies from host memory. Returns when `from` may be reused.
     template <class T>

@@ -25,8 +25,9 @@ struct AnyKernels : EnqueuedKernels<AnyStream> {
     using OnHost = EnqueuedKernels<AnyStream>;
     using Looped = AnyKernels;
 
-    /// As gpu::Kernels::row_workers, where the stream is a device's.
-    static std::size_t row_workers_on(const AnyStream& stream) noexcept { return stream.on_device() ? 32 : 1; }
+    static std::size_t row_workers_on(const AnyStream& stream) noexcept {
+        return stream.on_device() ? shardkit::detail::device_row_workers : 1;
+    }
 
     template <Element T>
     static void fill(const AnyStream& stream, std::span<T> to, std::type_identity_t<T> value) {

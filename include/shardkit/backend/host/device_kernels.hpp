@@ -45,6 +45,9 @@ struct DeviceLaunchIs {
 
 namespace shardkit::detail {
 
+/// The row_workers of Kernels on devices: a warp's threads read 32 adjacent columns of a row of logits.
+inline constexpr std::size_t device_row_workers = 32;
+
 template <class Kernel>
 concept LaunchedHere = requires {
     sizeof(engine::DeviceLaunchOf<Kernel>);
