@@ -56,7 +56,7 @@ class CheckpointFiles {
         List<Keyed<std::uint64_t, std::uint64_t>> parts{};  ///< that were read of it: bytes, by the first one
         std::uint32_t sum = 0;                              ///< the digest of what was read
         std::string scale{};  ///< of codes of 8 bits, as the metadata gives it; empty without one
-        std::string rule{};   ///< whose state it is; empty in files of before 29 November 2026
+        std::string rule{};   ///< whose state it is; empty of what is no state
     };
 
     /// Opens the folder of a checkpoint that `save` has written. @throws FileError

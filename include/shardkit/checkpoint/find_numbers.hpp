@@ -61,7 +61,6 @@ class FindNumbers {
         for (SavedScalar& scalar : state.scalars) {
             if (!read(scalar)) { left.push_back(scalar.name); }
         }
-        refuse_numbered();
     }
     /// Returns the blobs that the files have, with their targets; the names of the others are appended to `left`.
     List<Blob> blobs(const SavedState& state, std::vector<std::string>& left) {
@@ -82,7 +81,6 @@ class FindNumbers {
 
   private:
     using Stored = CheckpointFiles::Stored;
-    static constexpr std::string_view numbered_mark = ".param_group_";
 
     void read(Stored& from, std::span<std::byte> bytes) {
         files_.file(from).read(from.begin, bytes);
@@ -118,9 +116,6 @@ class FindNumbers {
         for (Stored& stored : files_.tensors()) {
             if (files_.kind(stored) != scalars_file) { continue; }
             const std::string& name = stored.tensor.name;
-            if (name.starts_with("group.") && name.find(numbered_mark) == std::string::npos) {
-                of_groups_[std::string_view(name).substr(name.rfind('.') + 1)].push_back(&stored);
-            }
             if (!name.starts_with(SavedProgress::part_mark)) { continue; }
             // "part.15.wte.steps"
             const std::size_t element = SavedProgress::part_mark.size();
@@ -134,23 +129,6 @@ class FindNumbers {
             }
         }
     }
-    /// @throws FileError where running products were told apart by the place of a ParamGroup, as before the first
-    /// release: whose they are is not known
-    void refuse_numbered() const {
-        for (const Stored& stored : files_.tensors()) {
-            const std::string& name = stored.tensor.name;
-            if (stored.used || files_.kind(stored) != scalars_file || name.find(numbered_mark) == std::string::npos) {
-                continue;
-            }
-            for (const auto& group : into_->groups) {
-                if (!name.starts_with(concat("group.", group->geometry().path, numbered_mark))) { continue; }
-                refuse(concat("have '", name,
-                              "', of a version that told running products apart by the place of a "
-                              "ParamGroup in its list, and whose they are is not known"));
-            }
-        }
-    }
-
     void find_progress(const GroupGeometry& geometry, SavedProgress& saved, const Tensors& tensors,
                        std::vector<std::string>& left) {
         GroupProgress& progress = saved.progress;
@@ -158,15 +136,14 @@ class FindNumbers {
         for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
             const From& from = tensors[saved.group][p];
             if (progress.updated[p] == 0 || from.names.empty()) { continue; }
-            find_parameter(geometry.path, progress, p, from, left);
+            find_parameter(progress, p, from, left);
             if (from.states) { find_parts(progress, p, from, geometry.parameters[p].shape.numel()); }
             if (!furthest || progress.of(p)[0] > progress.of(*furthest)[0]) { furthest = p; }
         }
         if (furthest) { progress.own.assign(progress.of(*furthest).begin(), progress.of(*furthest).end()); }
     }
     /// Reads one parameter's numbers, by the names of its tensors.
-    void find_parameter(const std::string& path, GroupProgress& progress, std::size_t p, const From& from,
-                        std::vector<std::string>& left) {
+    void find_parameter(GroupProgress& progress, std::size_t p, const From& from, std::vector<std::string>& left) {
         const auto its = progress.of(p);
         for (std::size_t t = 0; t < from.names.size(); ++t) {
             const std::string& tensor = from.names[t];
@@ -176,7 +153,7 @@ class FindNumbers {
                 SavedScalar common{SavedProgress::of_tensors(number.name), number.real, its[n]};
                 const bool has_common = read(common);
                 if (!read(scalar)) {
-                    if (has_common || read_of_group(path, tensor, number, common)) {
+                    if (has_common) {
                         scalar.bits = common.bits;
                     } else if (from.states) {
                         refuse(concat("have states of '", tensor, "' and not '", scalar.name,
@@ -192,34 +169,6 @@ class FindNumbers {
                 its[n] = scalar.bits;
             }
         }
-    }
-    /// Reads the number of a tensor's group, as files of before 29 November 2026 have it: of the group at `path`
-    /// where the tensor's name is of that path, and otherwise of any group where they are all the same.
-    bool read_of_group(const std::string& path, const std::string& tensor, const GroupProgress::Number& number,
-                       SavedScalar& to) {
-        const auto* const groups = of_groups_.find(std::string(number.name));
-        if (groups == nullptr) { return false; }
-        bool same = true;
-        bool own = false;
-        for (std::size_t g = 0; g < groups->size() && !own; ++g) {
-            Stored& stored = *(*groups)[g];
-            own = stored.tensor.name == concat("group.", path, ".", number.name) &&
-                  tensor.starts_with(concat(path, "."));
-            SavedScalar its{stored.tensor.name, number.real, 0};
-            read(stored, its);
-            same = own || g == 0 || (same && its.bits == to.bits);
-            to.bits = its.bits;
-        }
-        if (!same) {
-            refuse(concat("have several '", number.name,
-                          "', each of a group and not the same, and do not say which "
-                          "group '",
-                          tensor, "' was in, which is '", path,
-                          "' here: of a version that found them by "
-                          "the group's path"));
-        }
-        for (Stored* const stored : *groups) { stored->used = true; }
-        return true;
     }
     /// Reads the parts of a parameter whose elements have taken fewer steps than the first ones: those that the files
     /// list, and elements that the files lack.
@@ -259,7 +208,6 @@ class FindNumbers {
     const SavedState* into_ = nullptr;  // once numbers are looked for
     SourceLocation where_;
     NameTable<List<Keyed<std::size_t, char>>> parts_;  // first elements of parts, by tensor
-    NameTable<List<Stored*>> of_groups_;               // numbers of groups, in files of before, by the number's name
 };
 
 }  // namespace shardkit::detail

@@ -166,8 +166,7 @@ class LoadPlan {
         const bool is_state = values.kind.role == Role::states;
         for (std::size_t t = 0; t < tensors.size(); ++t) {
             const std::string& name = names[t].front();
-            Stored* from = source(values, names[t]);
-            if (from == nullptr && values.kind.scales) { from = find_scales_by_path(g, p, values.kind); }
+            Stored* const from = source(values, names[t]);
             if (is_state && from == nullptr && state.lacks.empty()) { state.lacks = values.kind.of(name); }
             if (is_state && from != nullptr) {
                 require_rule(*from, values);
@@ -177,34 +176,14 @@ class LoadPlan {
             add_target(g, v, p, name, tensors[t].order, from);
         }
     }
-    /// Finds the scales of codes that are in several tensors, or in one with others', by the parameter's path: as
-    /// files of before 29 November 2026 have them.
-    Stored* find_scales_by_path(std::size_t g, std::size_t p, const StoredKind& kind) {
-        const GroupGeometry& geometry = state_.groups[g]->geometry();
-        const checkpoint::StoredAs codes = options_.names(geometry.path, geometry.parameters[p]);
-        if (codes.parts.empty() && !codes.begin) { return nullptr; }
-        Stored* const found = files_.find(kind.file(), concat(geometry.path, ".", geometry.parameters[p].name));
-        if (found == nullptr || !found->rule.empty()) { return nullptr; }
-        found->used = true;
-        return found;
-    }
     /// Checks that a state is of the rule that it is loaded into: what another one calls by the same name may be
     /// another number, as a sum of gradients is and their mean.
     void require_rule(const Stored& from, const SavedValues& values) const {
         if (from.rule == values.rule) { return; }
         const std::string state = values.kind.of(safetensors::detail::shown(from.tensor.name));
-        if (!from.rule.empty()) {
-            refuse_state(from, "has '", state, "' as a state of ", safetensors::detail::shown(from.rule),
-                         ", expected one of ", values.rule);
-        }
-        // The one name that two of the library's optimizers had for different numbers.
-        if (values.kind.state == "momentum_buffer") {
-            refuse_state(
-                from, "has '", state,
-                "' of a version that did not note whose it is: SGD's is a sum of gradients and Muon's a mean, "
-                "expected a file that names ",
-                values.rule);
-        }
+        const std::string rule =
+            from.rule.empty() ? "a rule that is not named" : safetensors::detail::shown(from.rule);
+        refuse_state(from, "has '", state, "' as a state of ", rule, ", expected one of ", values.rule);
     }
     /// Adds a name that parameters which share a tensor have in common.
     static void note(std::vector<std::string>& names, std::string name) {

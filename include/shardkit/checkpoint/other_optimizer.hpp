@@ -49,9 +49,7 @@ std::string other_optimizer(Files& files, const SavedGroups& groups) {
     }
     const std::string its = optimizer_in_words(saved, saved_by);
     const std::string ours = optimizer_in_words(here, here_by);
-    // Files of before 29 November 2026 do not say by which rule.
-    const NameIndex compared = saved_by.empty() ? NameIndex() : here_by;
-    if (its == optimizer_in_words(here, compared)) { return std::string(no_other_optimizer); }
+    if (its == ours) { return std::string(no_other_optimizer); }
     return concat("was saved with ", its, ", and is loaded into ", ours,
                   ": checkpoint::LoadOptions::states = false loads the parameters alone. It ");
 }

@@ -450,58 +450,6 @@ TEST_CASE("numbers go with the names of tensors, whatever the paths of the group
     }
 }
 
-TEST_CASE(
-    "numbers of a version that found them by the groups' paths are loaded, or refused where they may be others") {
-    const auto names = [](std::string_view path, const sk::ParameterRecord& parameter) {
-        return sk::checkpoint::stored(path == "bb" ? "b" : std::string(path) + "." + std::string(parameter.name),
-                                      parameter.shape);
-    };
-    for (const bool apart : {false, true}) {
-        const Folder folder;
-        const std::string step = folder.file("step-00000003");
-        sk::threads::run(Mesh(2), [&](auto& rank) {
-            auto a = layer_of(rank, "a", {"w"});
-            auto b = layer_of(rank, "bb", {"w"});
-            sk::Model model{a, b};
-            auto optimizer = optimizer_of(model);
-            train(model, optimizer, {&a, &b}, 2);
-            sk::Accumulation accumulation{model};
-            if (apart) {
-                accumulation.skip(a);
-            } else {
-                accumulation.add_zero(a);
-            }
-            auto gradients = accumulation.gradients(b);
-            for (double& g : gradients.view(0)) { g = 0.5; }
-            accumulation.add(std::move(gradients));
-            optimizer.step(std::move(accumulation));
-            sk::checkpoint::save(rank, folder.path(), 3, sk::checkpoint::State{model, optimizer}, {.names = names});
-        });
-        renamed_in_step::rename(step, "tensors.", "group.a.");
-        renamed_in_step::rename(step, "tensor.b.", "group.bb.");
-        sk::threads::run(Mesh(2), [&](auto& rank) {
-            auto c = layer_of(rank, apart ? "bb" : "c", {"w"});
-            sk::Model one{c};
-            auto of_one = optimizer_of(one);
-            const sk::checkpoint::State state{one, of_one};
-            const auto from_b = [](std::string_view, const sk::ParameterRecord& parameter) {
-                return sk::checkpoint::stored("b", parameter.shape);
-            };
-            const auto load = [&] { sk::checkpoint::load(rank, step, state, {.names = from_b, .subset = true}); };
-            if (apart) {
-                CHECK(
-                    has(thrown_message<sk::FileError>(load),
-                        "have several 'steps', each of a group and not the same, and do not say which group 'b' was "
-                        "in, which is 'bb' here"));
-            } else {
-                load();
-                CHECK(of_one.steps(c) == 3);
-                train(one, of_one, {&c}, 2);
-            }
-        });
-    }
-}
-
 TEST_CASE("states without the numbers that they go with are refused, whatever wrote them") {
     const Folder folder;
     sk::threads::run(Mesh(2), [&](auto& rank) {
