@@ -31,21 +31,20 @@ enum class StepRule : std::uint8_t {
     update_once,             ///< a group is updated at most once, and all added groups are if any is
     batches_in_order,        ///< the acts on a batch of whole matrices come once each, in the order of `Act`
     batches_in_slots,        ///< at most three batches are under way: their buffers have three slots
-    batches_before_updates,  ///< every batch is applied before the first update, and none begins after it
-    within_limit             ///< the library's buffers fit the given number of bytes
+    batches_before_updates   ///< every batch is applied before the first update, and none begins after it
 };
 /// The number of rules.
-inline constexpr std::size_t step_rule_count = 23;
+inline constexpr std::size_t step_rule_count = 22;
 
 /// Returns the rule's name, as errors give it.
 constexpr std::string_view name(StepRule rule) noexcept {
     constexpr std::array<std::string_view, step_rule_count> names{
-        "group_exists",           "gather_before_use",      "gather_where_sharded", "gather_outside_windows",
-        "gather_is_used",         "window_open_at_close",   "windows_end_in_step",  "windows_before_update",
-        "gradients_of_trainable", "gradients_of_step",      "zero_before_add",      "add_before_zero",
-        "microbatches_in_order",  "add_before_reduce",      "added_or_skipped",     "reduced_before_read",
-        "slices_one_by_one",      "norm_before_updates",    "update_once",          "batches_in_order",
-        "batches_in_slots",       "batches_before_updates", "within_limit"};
+        "group_exists",           "gather_before_use",     "gather_where_sharded", "gather_outside_windows",
+        "gather_is_used",         "window_open_at_close",  "windows_end_in_step",  "windows_before_update",
+        "gradients_of_trainable", "gradients_of_step",     "zero_before_add",      "add_before_zero",
+        "microbatches_in_order",  "add_before_reduce",     "added_or_skipped",     "reduced_before_read",
+        "slices_one_by_one",      "norm_before_updates",   "update_once",          "batches_in_order",
+        "batches_in_slots",       "batches_before_updates"};
     return names[static_cast<std::size_t>(rule)];
 }
 /// Returns what the rule asks for, as a sentence.
@@ -72,8 +71,7 @@ constexpr std::string_view sentence(StepRule rule) noexcept {
         "expected one update of the group, and updates of all groups that were added or of none",
         "expected the act that follows the batch's last one: direct, to_owners, transform, from_owners, apply",
         "expected a batch to be applied before a fourth one is under way",
-        "expected every batch of matrices to be applied before the first update",
-        "expected no more bytes of the library's buffers than the limit"};
+        "expected every batch of matrices to be applied before the first update"};
     return sentences[static_cast<std::size_t>(rule)];
 }
 

@@ -10,7 +10,6 @@
 #include <shardkit/core/constexpr_vector.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slots.hpp>
@@ -256,31 +255,6 @@ SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_reductions(Schedule schedule,
         if (found && schedule[next].group != op.group) { schedule.move(i, next); }
     }
     return schedule;
-}
-
-/// Lets each batch of whole matrices travel to its owners while the batch before it is transformed, and back while
-/// the batch behind it is. An optimizer makes that order by itself; this pass is for a schedule in another one. A
-/// step whose batches are not whole stays as it is.
-/// Memory:  none, as the three slots are always there; results keep their bits
-SHARDKIT_CONSTEXPR_VECTOR Schedule overlap_batches(const Schedule& schedule,
-                                                   std::span<const planner::GroupDescription> /*groups*/) {
-    std::vector<Op> given;
-    std::vector<std::uint32_t> numbers;
-    for (const Op& op : schedule.ops()) {
-        if (is_of_batch(op.act)) { given.push_back(op); }
-        if (op.act == Act::direct) { numbers.push_back(op.microbatch); }
-    }
-    std::vector<Op> ordered;
-    detail::for_each_batch_act(numbers.size(), [&](Act act, std::uint32_t number) {
-        for (const Op& op : given) {
-            if (op.act == act && op.microbatch == numbers[number]) { ordered.push_back(op); }
-        }
-    });
-    if (ordered.size() != given.size()) { return schedule; }
-    Schedule made;
-    std::size_t next = 0;
-    for (const Op& op : schedule.ops()) { made.add(is_of_batch(op.act) ? ordered[next++] : op); }
-    return made;
 }
 
 }  // namespace shardkit::schedule

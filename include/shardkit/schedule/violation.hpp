@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 
-#include <shardkit/core/counts.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/machine/step_rule.hpp>
 #include <shardkit/schedule/schedule.hpp>
@@ -18,8 +17,6 @@ struct Violation {
     StepRule rule{};
     std::size_t operation = 0;
     std::uint32_t group = 0;  ///< of a rule of batches: the batch
-    ByteCount held{};         ///< with within_limit: bytes of the library's buffers, arena up to the last byte in use
-    ByteCount limit{};        ///< with within_limit: the given limit
 
     friend constexpr bool operator==(const Violation&, const Violation&) noexcept = default;
 };
@@ -39,12 +36,7 @@ inline std::string describe(const Violation& violation, const Schedule& schedule
                                   ? detail::concat("operation ", violation.operation, " (",
                                                    describe(schedule[violation.operation], groups), ")")
                                   : std::string("the end of the step");
-    const std::string bytes =
-        violation.rule == StepRule::within_limit
-            ? detail::concat(": ", violation.held.value, " bytes held, limit ", violation.limit.value)
-            : std::string();
-    return detail::concat(place, " breaks ", name(violation.rule), " of ", group, ": ", sentence(violation.rule),
-                          bytes);
+    return detail::concat(place, " breaks ", name(violation.rule), " of ", group, ": ", sentence(violation.rule));
 }
 
 }  // namespace shardkit::schedule

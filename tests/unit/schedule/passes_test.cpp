@@ -201,45 +201,6 @@ TEST_CASE("the plan of a schedule is that of the step that it is: its peak, its 
     });
 }
 
-TEST_CASE(
-    "a step's bytes are within a limit where its peak is, and are not from the first operation that needs more") {
-    for_each_model([&](const std::string& name, Groups groups) {
-        CAPTURE(name);
-        for (const Pass& pass : passes) {
-            CAPTURE(std::string(pass.name));
-            const sk::Schedule step = pass.run(sk::schedule::layered_step(groups, {3, 1}), groups);
-            const sk::ByteCount peak = sk::schedule::peak(step, groups, 1);
-            CHECK(sk::schedule::check(step, groups, peak, 1).empty());
-            const auto slots = sk::detail::plan_slots(step, groups).slots;
-            const std::size_t resting = (peak - sk::schedule::arena_bytes(step, groups)).value;
-            for (const std::size_t less : {std::size_t{1}, std::size_t{20'000}, std::size_t{100'000}}) {
-                const std::size_t limit = peak.value - std::min<std::size_t>(less, peak.value);
-                // By operation: up to which byte the arena is in use.
-                std::vector<std::size_t> starts;
-                bool over = false;
-                for (std::size_t i = 0; i < step.size(); ++i) {
-                    std::size_t held = resting;
-                    for (const auto& slot : slots) {
-                        const bool exists = slot.begin <= i && i <= slot.end;
-                        if (exists) { held = std::max(held, resting + slot.offset + slot.bytes); }
-                    }
-                    if (held > limit && !over) { starts.push_back(i); }
-                    over = held > limit;
-                }
-                std::vector<std::size_t> told;
-                for (const sk::schedule::Violation& each :
-                     sk::schedule::check(step, groups, sk::ByteCount(limit), 1)) {
-                    CHECK(each.rule == sk::schedule::StepRule::within_limit);
-                    CHECK(each.group == step[each.operation].group);
-                    CHECK(each.held > each.limit);
-                    told.push_back(each.operation);
-                }
-                CHECK(told == starts);
-            }
-        }
-    });
-}
-
 TEST_CASE("passes follow each other in any order") {
     std::mt19937 random(1);
     for_each_model([&](const std::string& name, Groups groups) {

@@ -47,13 +47,6 @@ static_assert(sk::schedule::check(plain(), full).empty());
 static_assert(sk::schedule::arena_bytes(plain(), full) == sk::ByteCount(2 * table));
 static_assert(sk::schedule::peak(plain(), full) == sk::ByteCount(resting + 2 * table));
 static_assert(sk::schedule::peak(plain(), full, 0) == sk::ByteCount(resting - 2 * model / 4 + 2 * table));
-// So many bytes are allowed, and not one less.
-static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting + 2 * table)).empty());
-static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting + 2 * table - 1)).size() == 1);
-static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting - 2 * model / 4 + 2 * table), 0).empty());
-static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting - 2 * model / 4 + 2 * table - 1), 0).size() ==
-              1);
-static_assert(sk::schedule::check(plain(), full, sk::ByteCount(resting - 1)).size() == 1);
 // The embedding comes while block 0 and its gradients are still held: a table and two blocks, in the same memory.
 static_assert(sk::schedule::arena_bytes(sk::schedule::prefetch(plain(), full), full) == sk::ByteCount(2 * table));
 constexpr auto blocks = std::array{full[1], full[2], full[3]};
@@ -267,51 +260,6 @@ TEST_CASE("every rule finds the operation that breaks it, and names operation, g
               }).find("schedule: operation 0 (use of 'embedding', microbatch 0) breaks gather_before_use") !=
               std::string::npos);
     }
-}
-
-TEST_CASE("bytes within a limit: every stretch above it is told once, with the bytes that are held") {
-    const sk::Schedule step = plain();
-    // The embedding's parameters and gradients lie one behind the other, the last of a backward pass.
-    const std::size_t last = place(step, Act::zero, 0);
-    const sk::ByteCount least(resting + 2 * table);
-    const auto found = sk::schedule::check(step, full, least - sk::ByteCount(1));
-    REQUIRE(found ==
-            std::vector{sk::schedule::Violation{StepRule::within_limit, last, 0, least, least - sk::ByteCount(1)}});
-    CHECK(
-        sk::schedule::describe(found.front(), step, full) ==
-        "operation " + std::to_string(last) +
-            " (zero of 'embedding', microbatch 0) breaks within_limit of 'embedding': expected no more bytes of the "
-            "library's buffers than the limit: " +
-            std::to_string(resting + 2 * table) + " bytes held, limit " + std::to_string(resting + 2 * table - 1));
-    CHECK(thrown_message<std::invalid_argument>([&] {
-              sk::schedule::require_valid(step, full, least - sk::ByteCount(1));
-          }).find("schedule: operation " + std::to_string(last) + " (zero of") != std::string::npos);
-    CHECK_NOTHROW(sk::schedule::require_valid(step, full, least));
-    // A table's bytes of arena: of the second gather and what follows it nothing more is told while it lasts.
-    const auto twice = sk::schedule::check(step, full, sk::ByteCount(resting + table - 1));
-    REQUIRE(twice.size() == 2);
-    CHECK(twice[0] == sk::schedule::Violation{StepRule::within_limit, 0, 0, sk::ByteCount(resting + table),
-                                              sk::ByteCount(resting + table - 1)});
-    CHECK(twice[1].operation == place(step, Act::gather, 0, 1));
-    // What is held all the time is too much from the first operation on, also where nothing is leased.
-    CHECK(sk::schedule::check(step, full, sk::ByteCount(resting - 1)) ==
-          std::vector{sk::schedule::Violation{StepRule::within_limit, 0, 0, sk::ByteCount(resting + table),
-                                              sk::ByteCount(resting - 1)}});
-    constexpr auto whole = described::transformer<sk::NoShard>(mesh);
-    const sk::Schedule leases_nothing = sk::schedule::layered_step(whole);
-    const sk::ByteCount all(4 * model + norm_bytes);
-    CHECK(sk::schedule::check(leases_nothing, whole, all).empty());
-    CHECK(sk::schedule::check(leases_nothing, whole, all - sk::ByteCount(1)) ==
-          std::vector{sk::schedule::Violation{StepRule::within_limit, 0, 0, all, all - sk::ByteCount(1)}});
-    // In the order of operations beside other rules.
-    sk::Schedule broken_too = step;
-    broken_too.erase(broken_too.size() - 1);
-    broken_too.move(0, 1);
-    const auto both = sk::schedule::check(broken_too, full, least - sk::ByteCount(1));
-    CHECK(both.front().rule == StepRule::gather_before_use);
-    CHECK(both.back().rule == StepRule::update_once);
-    CHECK(std::ranges::is_sorted(both, {}, &sk::schedule::Violation::operation));
-    CHECK(std::ranges::count(both, StepRule::within_limit, &sk::schedule::Violation::rule) == 1);
 }
 
 TEST_CASE("a step begins as the one before it ends") {

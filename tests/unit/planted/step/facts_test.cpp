@@ -417,7 +417,7 @@ TEST_CASE(
                                        StepRule::reduced_before_read,    StepRule::windows_end_in_step};
     const std::set<StepRule> between_groups{StepRule::group_exists,           StepRule::norm_before_updates,
                                             StepRule::batches_in_order,       StepRule::batches_in_slots,
-                                            StepRule::batches_before_updates, StepRule::within_limit};
+                                            StepRule::batches_before_updates};
     for (std::size_t i = 0; i < sk::schedule::step_rule_count; ++i) {
         const auto rule = static_cast<StepRule>(i);
         if (between_groups.contains(rule)) { continue; }
