@@ -10,7 +10,6 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "common"))
 from collectives_charts import bandwidth_chart  # noqa: E402
 from gnuplot import NoGnuplot, draw  # noqa: E402
-from patterns_charts import pattern_chart  # noqa: E402
 from peer_times import BadPeers, read_peer_times  # noqa: E402
 from policies_charts import predicted_chart, step_chart  # noqa: E402
 
@@ -18,8 +17,6 @@ from policies_charts import predicted_chart, step_chart  # noqa: E402
 def chart_of(result, peers):
     if result["benchmark"] == "collectives":
         return bandwidth_chart(result, result["rows"], peers)[1]
-    if result["benchmark"] == "patterns":
-        return pattern_chart(result)[1]
     return (step_chart if result["rows"] else predicted_chart)(result)[1]
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plot.py RESULT PICTURE: draws what --json of a benchmark, or shardkit::measure::pattern_json, wrote; PICTURE ends in .svg
-or .png."""
+"""plot.py RESULT PICTURE: draws what --json of a benchmark wrote; PICTURE ends in .svg or .png."""
 import json
 import pathlib
 import sys
@@ -18,7 +17,7 @@ def main():
     except OSError as error:
         sys.exit(f"benchmarks/run plot: error: '{error.filename}': {error.strerror}")
     except (KeyError, TypeError, ValueError):
-        sys.exit(f"benchmarks/run plot: error: '{result}': expected what --json of collectives or policies, or pattern_json, wrote")
+        sys.exit(f"benchmarks/run plot: error: '{result}': expected what --json of collectives or policies wrote")
     except NoGnuplot as error:
         sys.exit(f"benchmarks/run plot: error: {error}")
 

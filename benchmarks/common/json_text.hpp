@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -12,6 +15,15 @@
 
 namespace benchmarks {
 
+/// A number as a result keeps it: four digits that count, and whole from 1000 on.
+inline std::string json_number(double value) {
+    if (!std::isfinite(value)) { return "null"; }
+    const bool whole = std::abs(value) >= 999.95 || value == std::floor(value);
+    std::array<char, 400> text{};
+    std::snprintf(text.data(), text.size(), whole ? "%.0f" : "%.4g", whole ? std::floor(value + 0.5) : value);
+    return text.data();
+}
+
 inline bool holds_objects(const nlohmann::json& value) {
     return value.is_structured() && std::any_of(value.begin(), value.end(), [](const nlohmann::json& each) {
                return each.is_object() || (each.is_array() && holds_objects(each));
@@ -21,7 +33,7 @@ inline bool holds_objects(const nlohmann::json& value) {
 /// The text of a result, as benchmarks/common/figures.py writes those of the peers: numbers are rounded; an object or
 /// array that holds objects has a line for each of its parts, but what stands in an array has one line.
 inline std::string json_text(const nlohmann::json& value, const std::string& indent = "", bool opened = true) {
-    if (value.is_number_float()) { return detail::json_number(value.get<double>()); }
+    if (value.is_number_float()) { return json_number(value.get<double>()); }
     if (!value.is_structured()) { return value.dump(); }
     const bool split = opened && holds_objects(value);
     const std::string inner = indent + ' ';

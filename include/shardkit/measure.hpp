@@ -7,9 +7,7 @@
 
 #include <shardkit/measure/figure.hpp>
 #include <shardkit/measure/in_turns.hpp>
-#include <shardkit/measure/machine.hpp>
 #include <shardkit/measure/pattern.hpp>
-#include <shardkit/measure/pattern_report.hpp>
 #include <shardkit/measure/verbs.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -17,7 +17,6 @@ from chart import LOOKS, Bar, Panel, Series, bar_chart, line_chart, ratio_axis, 
 from collectives_charts import bandwidth_chart, share_chart  # noqa: E402
 from figures import rough_size, rounded, size_text  # noqa: E402
 from gnuplot import Drawing, NoGnuplot, draw, is_of, stamped, style  # noqa: E402
-from patterns_charts import pattern_chart  # noqa: E402
 from peer_times import PeerTime, peer_times  # noqa: E402
 from policies_charts import predicted_chart  # noqa: E402
 from picture_layout import boxes as boxes_of_texts, layout_problems  # noqa: E402
@@ -149,26 +148,16 @@ def check_peers():
                f"no peer's line beside {change}")
 
 
-def pattern_row(**members):
-    return {"pattern": "two levels", "time_us": {"median": 7}, "communication_us": {"median": 4},
-            "computation_us": {"median": 5}, "copy": {"time_us": {"median": 1}}, **members}
-
-
-def check_patterns(folder):
-    """Bars of a pattern, and the command that draws them from a file."""
-    result = {"benchmark": "patterns", "engine": "threads", "ranks": 2,
-              "rows": [pattern_row(), pattern_row(pattern="alone", computation_us=None, copy=None)]}
-    _, drawing = pattern_chart(result)
-    expect([text.split("\n")[1:-2] for text in re.findall(r"\$look\d << EOD.*?EOD\n", drawing.script, re.DOTALL)],
-           [["0 0 0 5 0.08 0.92"], ["5 0 5 7 0.08 0.92"], ["0 1 0 4 1.08 1.92", "0 3.6 0 4 3.68 4.52"],
-            ["0 2 0 1 2.08 2.92"]], "computation and what is exposed of the communication, that alone, and the copy")
+def check_plot(folder):
+    """The command that draws a result from a file."""
+    result = {"benchmark": "collectives", **result_of(all_reduce_row(in_place=all_reduce_row()["out_of_place"]))}
     plot = [sys.executable, "-B", str(ROOT / "benchmarks/charts/plot.py")]
     file, picture = folder / "result.json", folder / "a.svg"
     file.write_text(json.dumps(result), encoding="utf-8")
     if shutil.which("gnuplot"):
         done = subprocess.run([*plot, file, picture], capture_output=True, text=True, check=False)
         expect((done.returncode, done.stderr), (0, ""), "a file is drawn")
-        expect("two levels" in picture.read_text(encoding="utf-8"), True, "with the names of its patterns")
+        expect("all_reduce" in picture.read_text(encoding="utf-8"), True, "with the names of its verbs")
     file.write_text("[]", encoding="utf-8")
     for given, text in (([file, picture], "expected what --json of"), ([file], "expected RESULT PICTURE"),
                         ([folder / "none", picture], "No such file"), ([file, folder / "a.pdf"], "ends in .svg or .png")):
@@ -209,6 +198,6 @@ check_looks()
 check_predicted()
 check_peers()
 with tempfile.TemporaryDirectory() as name:
-    check_patterns(pathlib.Path(name))
+    check_plot(pathlib.Path(name))
 check_drawn()
 expectation.end()
