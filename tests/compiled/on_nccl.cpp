@@ -310,7 +310,7 @@ void train_everywhere() {
         const auto memory = rank.buffer<float>(1);
         expect_refused<sk::UsageError>(
             [&] { sk::DefaultEngine::Kernels::fill(rank.compute_stream(), memory.span(), 1.0F); },
-            {"functions of the host", "a device's"});
+            {"no file of this program launches the kernel", "Fill<float>"});
         std::vector<float> of_host(1);
         expect_refused<std::invalid_argument>(
             [&] { sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, of_host); }, {"device"});

@@ -9,52 +9,24 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/backend/host/engine_type.hpp>
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-namespace shardkit::compiled SHARDKIT_BUILD {
-
-/// Owns memory of a rank's engine for `size` zeroed elements.
-template <Element T>
-class Buffer {
-  public:
-    Buffer() noexcept = default;
-    Buffer(Memory* made, std::size_t size) noexcept : memory_(made), size_(size) {}
-
-    T* data() const noexcept { return memory_.get() == nullptr ? nullptr : static_cast<T*>(memory_->data); }
-    std::size_t size() const noexcept { return memory_.get() == nullptr ? 0 : size_; }
-    std::span<T> span() const noexcept { return {data(), size()}; }
-
-  private:
-    Handle<Memory> memory_;
-    std::size_t size_ = 0;  // not valid after a move from it
-};
-
-/// The engine of the compiled form: which one it is, self, threads, mpi or nccl, is a value of the rank.
-struct Engine {
-    static constexpr std::string_view name = "compiled";
-    using Communicator = host::Communicator;
-    using Stream = AnyStream;
-    template <class T>
-    using Buffer = compiled::Buffer<T>;
-    struct Kernels;  // in compiled/kernels.hpp
-};
-
-}  // namespace SHARDKIT_BUILD
-
 namespace shardkit {
-using DefaultEngine = compiled::Engine;
+using DefaultEngine = host::Engine;
 namespace self {
-using Engine = compiled::Engine;
+using Engine = host::Engine;
 }
 namespace threads {
-using Engine = compiled::Engine;
+using Engine = host::Engine;
 }
 namespace mpi {
-using Engine = compiled::Engine;
+using Engine = host::Engine;
 }
 }  // namespace shardkit
 
@@ -63,7 +35,7 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// The compiled core has some engines, which a trainer's file need not tell apart.
 template <class EngineType>
 struct CompiledEngine {
-    static constexpr bool is_compiled = std::same_as<EngineType, compiled::Engine>;
+    static constexpr bool is_compiled = std::same_as<EngineType, host::Engine>;
     static_assert(is_compiled,
                   "SHARDKIT_COMPILED: the compiled core has the engines self, threads, mpi and nccl; a file that "
                   "names another engine is compiled without SHARDKIT_COMPILED");
@@ -149,11 +121,11 @@ class Context {
     }
     void set_step(std::uint32_t step) noexcept { core_.set_step(step); }
     template <Element T>
-    compiled::Buffer<T> buffer(std::size_t n) const {
+    HostBuffer<T> buffer(std::size_t n) const {
         return {allocate<T>(n, false), n};
     }
     template <Element T>
-    compiled::Buffer<T> local_buffer(std::size_t n) const {
+    HostBuffer<T> local_buffer(std::size_t n) const {
         return {allocate<T>(n, true), n};
     }
     template <class T>
@@ -178,10 +150,8 @@ class Context {
   private:
     Stream stream(compiled::StreamFor which) const noexcept { return core_.stream(which); }
     template <class T>
-    compiled::Memory* allocate(std::size_t n, bool local) const {
-        if (n > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) {
-            compiled::refuse_use({}, "buffer: more elements than an address space has");
-        }
+    shardkit::detail::PlacedMemory allocate(std::size_t n, bool local) const {
+        if (n > HostBuffer<T>::most) { compiled::refuse_use({}, "buffer: more elements than an address space has"); }
         return core_.allocate(n * sizeof(T), local);
     }
 

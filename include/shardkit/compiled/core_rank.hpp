@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,15 +32,6 @@ struct CommunicatorValue<host::Communicator> {
     static const host::Communicator& from(const host::Communicator& comm, SourceLocation /*where*/) noexcept {
         return comm;
     }
-};
-
-template <class Buffer>
-class MemoryOf final : public Memory {
-  public:
-    explicit MemoryOf(Buffer made) : buffer_(std::move(made)) { data = buffer_.data(); }
-
-  private:
-    Buffer buffer_;
 };
 
 template <class EngineType>
@@ -89,12 +81,14 @@ class ContextOf : public Context {
                         SourceLocation where) const override {
         core.require_memory(data, bytes, what, where);
     }
-    Memory* allocate(std::size_t bytes, bool local) const override {
+    shardkit::detail::PlacedMemory allocate(std::size_t bytes, bool local) const override {
         // Of the widest elements, so that the memory is aligned for all.
         const std::size_t count = bytes / sizeof(double) + (bytes % sizeof(double) != 0 ? 1 : 0);
         using Buffer = typename Engine::template Buffer<double>;
-        return new MemoryOf<Buffer>(local ? core.template local_buffer<double>(count)
-                                          : core.template buffer<double>(count));
+        auto kept = std::make_unique<Buffer>(local ? core.template local_buffer<double>(count)
+                                                   : core.template buffer<double>(count));
+        void* const data = kept->data();
+        return {data, kept.release(), [](void* owner) noexcept { delete static_cast<Buffer*>(owner); }};
     }
     void read(const void* from, std::span<std::byte> to) const override {
         const std::span bytes(static_cast<const std::uint8_t*>(from), to.size());

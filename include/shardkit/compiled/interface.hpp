@@ -17,6 +17,7 @@
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/options.hpp>
@@ -180,17 +181,6 @@ class Group : public Object {
 /// Which of a rank's streams.
 enum class StreamFor : std::uint8_t { compute, communication, reduction };
 
-/// Memory of an engine.
-class Memory {
-  public:
-    virtual ~Memory() = default;
-    Memory(Memory&&) = delete;
-    void* data = nullptr;
-
-  protected:
-    Memory() = default;
-};
-
 /// A rank.
 class Context : public Object {
   public:
@@ -219,7 +209,7 @@ class Context : public Object {
     virtual void require_memory(const void* data, std::size_t bytes, std::string_view what,
                                 SourceLocation where) const = 0;
     /// Allocates zeroed memory that verbs can use, or, `local`, that only this rank's kernels use.
-    virtual Memory* allocate(std::size_t bytes, bool local) const = 0;
+    virtual shardkit::detail::PlacedMemory allocate(std::size_t bytes, bool local) const = 0;
     /// Copies from the engine's memory, behind the compute stream's work.
     virtual void read(const void* from, std::span<std::byte> to) const = 0;
     virtual void all_reduce(const host::Communicator& comm, ReduceOp op, ElementType type, void* value,

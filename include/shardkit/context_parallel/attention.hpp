@@ -8,9 +8,10 @@
 
 #include <shardkit/context_parallel/attention_kernels.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/rank/index_kernels.hpp>
 
-namespace shardkit::cp {
+namespace shardkit::cp SHARDKIT_BUILD {
 
 /// Causal attention over a sequence that is split over cp: each query sees the keys of all ranks at its position and
 /// before. `Exchange` chooses how keys and values are exchanged: RingExchange or GatherExchange. Its kernels are a
@@ -106,4 +107,4 @@ class Attention {
     detail::EngineTable<Engine, A> dots_;
 };
 
-}  // namespace shardkit::cp
+}  // namespace shardkit::cp SHARDKIT_BUILD

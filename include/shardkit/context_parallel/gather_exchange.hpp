@@ -8,10 +8,11 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/context_parallel/attention_shape.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
-namespace shardkit::cp {
+namespace shardkit::cp SHARDKIT_BUILD {
 
 /// Gives every rank's block of keys and values to every rank of cp by gathering all of them first: one collective, no
 /// overlap, and memory for every rank's block. The simple alternative to RingExchange, for short sequences.
@@ -81,4 +82,4 @@ class GatherExchange {
     Table<Sum> sum_;
 };
 
-}  // namespace shardkit::cp
+}  // namespace shardkit::cp SHARDKIT_BUILD

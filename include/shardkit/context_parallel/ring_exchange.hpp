@@ -8,10 +8,11 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/context_parallel/attention_shape.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
-namespace shardkit::cp {
+namespace shardkit::cp SHARDKIT_BUILD {
 
 /// Gives every rank's block of keys and values to every rank of cp, one after the other. While a rank works on one
 /// block, the next one is sent, from each rank to the next. A rank holds two blocks besides its own.
@@ -153,4 +154,4 @@ class RingExchange {
     Event received_{};
 };
 
-}  // namespace shardkit::cp
+}  // namespace shardkit::cp SHARDKIT_BUILD

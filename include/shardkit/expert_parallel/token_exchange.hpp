@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/layout/index_range.hpp>
@@ -17,7 +18,7 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/index_kernels.hpp>
 
-namespace shardkit::ep {
+namespace shardkit::ep SHARDKIT_BUILD {
 
 /// Returns the communicator over the ranks that share experts with this one: for TokenExchange, and for kernels of
 /// others that exchange tokens (DeepEP, NCCL's). Collective over the mesh on first use, then cached.
@@ -175,4 +176,4 @@ class TokenExchange {
 template <class Engine, class... Rest>
 TokenExchange(Context<Engine>&, Rest&&...) -> TokenExchange<Engine>;
 
-}  // namespace shardkit::ep
+}  // namespace shardkit::ep SHARDKIT_BUILD

@@ -5,11 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <new>
 #include <span>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 
 #include <shardkit/core/element.hpp>
@@ -17,19 +15,14 @@
 
 namespace shardkit {
 
-/// Reports that there is no memory for a buffer of a group. The text names the group's path, the bytes and the
-/// buffer.
-class MemoryError : public std::bad_alloc {
-  public:
-    MemoryError(std::string_view path, std::size_t bytes, std::string_view buffer)
-        // NOLINTNEXTLINE(bugprone-throw-keyword-missing): kept for its text
-        : text_(detail::concat("'", path, "': no memory for ", bytes, " bytes of ", buffer)) {}
-
-    const char* what() const noexcept override { return text_.what(); }
-
-  private:
-    std::runtime_error text_;  // can be copied without throwing
+namespace detail {
+/// Memory that somebody else has placed, and how it is given back.
+struct PlacedMemory {
+    void* data = nullptr;
+    void* owner = nullptr;
+    void (*release)(void* owner) noexcept = nullptr;
 };
+}  // namespace detail
 
 /// Owns host memory for `size` elements of type T, aligned to 128 bytes, and zeroed by the thread that makes it, so
 /// that its pages are near that thread. It may also own memory that an engine has placed, which the engine takes back
@@ -55,10 +48,10 @@ class HostBuffer {
         for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data() + i)) T{}; }
     }
 
-    /// Takes memory that the deleter of `placed` returns.
+    /// Takes placed memory, which it gives back at its end.
     /// @pre `size` zeroed elements, aligned to 128 bytes
-    HostBuffer(std::shared_ptr<T> placed, std::size_t size) noexcept
-        : data_(placed.get()), size_(size), placed_(std::move(placed)) {}
+    HostBuffer(const detail::PlacedMemory& placed, std::size_t size) noexcept
+        : data_(static_cast<T*>(placed.data)), size_(size), placed_(placed) {}
 
     HostBuffer(HostBuffer&& other) noexcept : HostBuffer() { swap(other); }
     HostBuffer& operator=(HostBuffer&& other) noexcept {
@@ -67,7 +60,11 @@ class HostBuffer {
         return *this;
     }
     ~HostBuffer() {
-        if (!placed_) { ::operator delete (data_, std::align_val_t{alignment}); }
+        if (placed_.release != nullptr) {
+            placed_.release(placed_.owner);
+        } else {
+            ::operator delete (data_, std::align_val_t{alignment});
+        }
     }
 
     T* data() const noexcept { return data_; }
@@ -78,12 +75,12 @@ class HostBuffer {
     void swap(HostBuffer& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
-        placed_.swap(other.placed_);
+        std::swap(placed_, other.placed_);
     }
 
     T* data_ = nullptr;
     std::size_t size_ = 0;
-    std::shared_ptr<void> placed_;  // null if the memory is the buffer's own
+    detail::PlacedMemory placed_;  // without a release if the memory is the buffer's own
 };
 
 namespace detail {

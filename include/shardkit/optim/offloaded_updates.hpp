@@ -16,6 +16,7 @@
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/memory/memory_error.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update.hpp>

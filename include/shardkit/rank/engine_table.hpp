@@ -7,9 +7,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/rank/context.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Bytes in an engine's memory. Move-only.
 /// Order:   its destructor waits for the compute stream, whose kernels may still use it, and what its owner frees
@@ -98,4 +99,4 @@ class EngineTable {
     EngineBytes<Engine> memory_;
 };
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD

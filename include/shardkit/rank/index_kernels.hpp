@@ -7,7 +7,8 @@
 #include <span>
 
 #ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/kernels.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/backend/host/communicator.hpp>
 #endif
 
 // What layers that tensor or context parallelism splits need of an engine.

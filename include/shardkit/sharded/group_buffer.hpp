@@ -10,6 +10,7 @@
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/memory/memory_error.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>

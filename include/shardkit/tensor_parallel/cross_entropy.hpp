@@ -5,12 +5,13 @@
 #include <span>
 
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/index_kernels.hpp>
 #include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 
-namespace shardkit::tp {
+namespace shardkit::tp SHARDKIT_BUILD {
 
 /// The cross-entropy of logits whose columns are split over tp: no rank ever holds the whole row of a token. It keeps
 /// its memory, so that a step allocates none.
@@ -81,4 +82,4 @@ class CrossEntropy {
     detail::EngineTable<Engine, A> partial_;
 };
 
-}  // namespace shardkit::tp
+}  // namespace shardkit::tp SHARDKIT_BUILD

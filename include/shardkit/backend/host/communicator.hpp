@@ -164,8 +164,12 @@ class Communicator {
     static HostBuffer<T> placed(std::size_t n, const Place& place) {
         if (n > 0 && n <= HostBuffer<T>::most) {
             if (std::shared_ptr<void> memory = place(n * sizeof(T))) {
-                T* const at = static_cast<T*>(memory.get());
-                return HostBuffer<T>(std::shared_ptr<T>(std::move(memory), at), n);
+                void* const at = memory.get();
+                return HostBuffer<T>(
+                    shardkit::detail::PlacedMemory{
+                        at, new std::shared_ptr<void>(std::move(memory)),
+                        [](void* owner) noexcept { delete static_cast<std::shared_ptr<void>*>(owner); }},
+                    n);
             }
         }
         return HostBuffer<T>(n);

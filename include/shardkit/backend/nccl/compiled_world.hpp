@@ -20,7 +20,7 @@
 namespace shardkit::nccl SHARDKIT_BUILD {
 
 template <class Kernels>
-using Engine = compiled::Engine;
+using Engine = host::Engine;
 
 /// An id that the ranks of one World share before they are connected: see backend/nccl/unique_id.hpp.
 class UniqueId {

@@ -25,6 +25,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/memory/memory_error.hpp>
 
 namespace shardkit::threads {
 
