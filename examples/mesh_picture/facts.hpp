@@ -9,9 +9,9 @@
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/param/attributes.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/param/tensor_shape.hpp>
-#include <shardkit/param/tp_placement.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 
 namespace mesh_picture {

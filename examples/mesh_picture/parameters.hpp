@@ -3,7 +3,6 @@
 
 #include <shardkit/param/attributes.hpp>
 #include <shardkit/param/params.hpp>
-#include <shardkit/param/tp_placement.hpp>
 
 namespace mesh_picture {
 

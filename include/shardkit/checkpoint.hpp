@@ -15,7 +15,6 @@
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/load.hpp>
-#include <shardkit/checkpoint/roll_back.hpp>
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/checkpoint/save_model.hpp>
 #endif

@@ -10,7 +10,7 @@
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/compiled/context.hpp>
 #else
-#include <shardkit/backend/mpi/engine.hpp>
+#include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #endif

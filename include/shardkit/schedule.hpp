@@ -15,7 +15,6 @@
 #include <shardkit/schedule/schedule_table.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/schedule/simulate.hpp>
-#include <shardkit/schedule/violation.hpp>
 
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/schedules.hpp>

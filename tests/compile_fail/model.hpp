@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <shardkit/backend/self/run.hpp>
-#include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>

@@ -2,7 +2,7 @@
 // expected-error: Model: the groups of one model must be of one engine
 #include "model.hpp"
 
-#include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/backend/threads/communicator.hpp>
 
 #ifdef REJECT
 struct Other : sk::threads::Engine {};

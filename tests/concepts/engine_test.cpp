@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/self/engine.hpp>
-#include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/fp16.hpp>

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/mpi/engine.hpp>
+#include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>

@@ -6,7 +6,6 @@
 #include <shardkit/param/attributes.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
-#include <shardkit/param/tp_placement.hpp>
 
 #include "block_weights.hpp"
 #include "config.hpp"

@@ -13,7 +13,7 @@
 
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/core/exact_sum.hpp>
-#include <shardkit/mesh/axes_label.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/muon/matrix_plan.hpp>

@@ -16,8 +16,8 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group_state.hpp>

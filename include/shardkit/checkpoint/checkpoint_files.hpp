@@ -25,7 +25,6 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/name_table.hpp>
-#include <shardkit/detail/number_text.hpp>
 
 namespace shardkit::detail {
 

@@ -18,9 +18,9 @@
 
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
-#include <shardkit/checkpoint/folder.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>

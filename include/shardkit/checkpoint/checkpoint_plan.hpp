@@ -24,7 +24,6 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/name_table.hpp>
-#include <shardkit/detail/number_text.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {

@@ -17,8 +17,7 @@
 #include <shardkit/checkpoint/converted_states.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/find_numbers.hpp>
-#include <shardkit/checkpoint/load_options.hpp>
-#include <shardkit/checkpoint/other_optimizer.hpp>
+#include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>

@@ -12,8 +12,8 @@
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/find_numbers.hpp>
-#include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/load_plan.hpp>
+#include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/detail/list.hpp>

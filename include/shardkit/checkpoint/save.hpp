@@ -8,7 +8,7 @@
 
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/checkpoint_state.hpp>
-#include <shardkit/checkpoint/save_options.hpp>
+#include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/save_run.hpp>
 #include <shardkit/detail/access.hpp>
 

@@ -15,10 +15,10 @@
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
-#include <shardkit/checkpoint/save_options.hpp>
 #include <shardkit/checkpoint/temporary_file.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/core/error.hpp>

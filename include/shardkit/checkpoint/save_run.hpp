@@ -22,10 +22,10 @@
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/prove_load.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
-#include <shardkit/checkpoint/save_options.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/detail/list.hpp>

@@ -19,11 +19,11 @@
 #include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/param/tensor_part.hpp>
-#include <shardkit/sharded/blocks_of.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/held_memory.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/torn_values.hpp>
 
 namespace shardkit::detail {

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/checkpoint/folder.hpp>
-#include <shardkit/checkpoint/load_options.hpp>
-#include <shardkit/checkpoint/save_options.hpp>
+#include <shardkit/checkpoint/options.hpp>
 #include <shardkit/compiled/interface.hpp>
 
 // What a trainer's file calls to save and load in the compiled form; compiled_checkpoint.hpp defines it.

@@ -9,7 +9,6 @@
 
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/load.hpp>
-#include <shardkit/checkpoint/roll_back.hpp>
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/checkpoint/save_model.hpp>
 #include <shardkit/compiled/checkpoint_interface.hpp>

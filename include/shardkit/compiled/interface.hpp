@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <shardkit/core/checked.hpp>
+#include <shardkit/core/dynamic.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/core/until_reduced.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>

@@ -10,7 +10,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/number_text.hpp>
 
 namespace shardkit::rules {
 

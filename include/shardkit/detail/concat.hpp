@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <charconv>
 #include <concepts>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 namespace shardkit::detail {
+
+/// Returns a number with the fewest digits that identify it. concat() takes only integers, as <charconv> would add a
+/// tenth to the cost of the light headers.
+template <std::floating_point T>
+std::string number_text(T number) {
+    char digits[40];
+    return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
+}
 
 /// A text or an integer that concat() joins. A text is referred to, not copied.
 class Piece {
@@ -82,6 +93,14 @@ template <class... Pieces>
 [[gnu::always_inline]] inline void append(std::string& text, const Pieces&... pieces) {
     const Piece list[] = {Piece(pieces)...};
     append_joined(text, list, sizeof...(Pieces));
+}
+
+/// Prints an error that a destructor finds and nobody can handle, and ends the program, as std::thread's destructor
+/// does: otherwise memory that is still in use would be freed.
+template <class... Pieces>
+[[noreturn, gnu::cold, gnu::noinline]] void end_program(const Pieces&... pieces) noexcept {
+    std::fprintf(stderr, "shardkit: %s\n", concat(pieces...).c_str());
+    std::abort();
 }
 
 }  // namespace shardkit::detail

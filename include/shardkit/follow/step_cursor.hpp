@@ -13,7 +13,7 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/follow/measured_step.hpp>
 #include <shardkit/follow/step_program.hpp>

@@ -13,7 +13,6 @@
 #include <shardkit/schedule/check.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slot_plan.hpp>
-#include <shardkit/schedule/slots.hpp>
 
 namespace shardkit::detail {
 

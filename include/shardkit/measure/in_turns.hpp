@@ -9,7 +9,6 @@
 
 #include <shardkit/measure/figure.hpp>
 #include <shardkit/measure/interval.hpp>
-#include <shardkit/measure/repeats.hpp>
 #include <shardkit/measure/workload.hpp>
 #include <shardkit/rank/context.hpp>
 

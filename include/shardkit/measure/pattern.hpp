@@ -17,15 +17,39 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/not_compiled.inc>
 #include <shardkit/measure/figure.hpp>
+#include <shardkit/measure/host_copy.hpp>
 #include <shardkit/measure/in_turns.hpp>
-#include <shardkit/measure/repeats.hpp>
 #include <shardkit/measure/verb_workload.hpp>
 #include <shardkit/measure/verbs.hpp>
-#include <shardkit/measure/yardstick.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit::measure {
+
+namespace detail {
+
+template <class Engine>
+struct CopyOf {
+    static_assert(
+        shardkit::detail::may_host_read<Engine>,
+        "measure: Engine must name PlainCopy, the copy that stands beside what is timed, where its memory is "
+        "not the host's; see measure/pattern.hpp");
+    using type = HostCopy;
+};
+template <class Engine>
+requires requires { typename Engine::PlainCopy; }
+struct CopyOf<Engine> {
+    using type = typename Engine::PlainCopy;
+};
+
+}  // namespace detail
+
+/// Names the plain copy that stands beside what is timed on an engine: HostCopy, or what the engine calls
+/// `PlainCopy`, which is made and called as HostCopy.
+template <class Engine>
+using PlainCopyOf = typename detail::CopyOf<Engine>::type;
 
 /// Holds what was measured of a pattern. Times are seconds of one call of it, over all ranks.
 struct PatternFigure {

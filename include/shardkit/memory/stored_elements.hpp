@@ -8,7 +8,7 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/concat.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 

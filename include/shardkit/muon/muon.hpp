@@ -15,7 +15,7 @@
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/muon/host_products.hpp>
 #include <shardkit/muon/matrix_optimizer.hpp>
 #include <shardkit/muon/muon_options.hpp>

@@ -16,7 +16,6 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/options.hpp>

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/norm.hpp>
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/end_program.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>

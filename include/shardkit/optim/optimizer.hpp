@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>

@@ -19,7 +19,6 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/name_table.hpp>
-#include <shardkit/detail/number_text.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/begin_step.hpp>

@@ -11,7 +11,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/options.hpp>

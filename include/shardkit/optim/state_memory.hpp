@@ -10,7 +10,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/optim/state_kind.hpp>
 #include <shardkit/optim/state_storage.hpp>
-#include <shardkit/policy/placement.hpp>
+#include <shardkit/policy/policy_values.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>

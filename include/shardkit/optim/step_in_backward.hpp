@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/optimizer.hpp>
 
 // Defines the members of Optimizer that update groups in the backward pass.

@@ -11,8 +11,8 @@
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
-#include <shardkit/detail/number_text.hpp>
 
 namespace shardkit {
 

@@ -5,7 +5,6 @@
 #include <string>
 
 #include <shardkit/mesh/axes.hpp>
-#include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/policy/group_mesh.hpp>

@@ -15,7 +15,7 @@
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>

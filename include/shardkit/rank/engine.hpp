@@ -33,8 +33,8 @@ using DefaultEngine = host::Engine;
 }  // namespace shardkit
 
 // What an engine must provide: Engine for communication, GroupVerbs and StepKernels for groups of parameters and
-// their optimizers, IndexKernels for layers that tensor or context parallelism splits. backend/threads/engine.hpp is
-// an example; tests/concepts/least_engine.hpp has the minimum of each.
+// their optimizers, IndexKernels for layers that tensor or context parallelism splits.
+// backend/threads/communicator.hpp is an example; tests/concepts/least_engine.hpp has the minimum of each.
 
 namespace shardkit::engine {
 

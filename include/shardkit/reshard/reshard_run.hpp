@@ -14,29 +14,57 @@
 
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
-#include <shardkit/checkpoint/load_options.hpp>
 #include <shardkit/checkpoint/load_run.hpp>
+#include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/prove_load.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/reshard/boxes.hpp>
 #include <shardkit/reshard/move_values.hpp>
-#include <shardkit/reshard/parcel.hpp>
 #include <shardkit/reshard/reshard_options.hpp>
 #include <shardkit/reshard/reshard_plan.hpp>
 #include <shardkit/reshard/reshard_wire.hpp>
-#include <shardkit/reshard/some_ranks.hpp>
 #include <shardkit/reshard/source_files.hpp>
 #include <shardkit/reshard/transfers.hpp>
 
 namespace shardkit::detail {
+
+/// Some ranks of a world, for what only these compare. The others call it too, and get the same.
+class SomeRanks final : public RankWorld {
+  public:
+    /// @param members  ranks of `all`, in order
+    SomeRanks(RankWorld& all, List<std::size_t> members) : all_(all), members_(std::move(members)) {}
+
+    /// @pre this rank is a member
+    std::size_t rank() const noexcept override {
+        return static_cast<std::size_t>(std::find(members_.begin(), members_.end(), all_.rank()) - members_.begin());
+    }
+    std::size_t size() const noexcept override { return members_.size(); }
+    Failure& untold() override { return all_.untold(); }
+    List<std::uint64_t>& proven() override { return all_.proven(); }
+    std::size_t member(std::size_t number) const noexcept override { return members_[number]; }
+
+  protected:
+    void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
+        const std::vector<std::byte> of_all = all_.gather(mine, where);
+        for (std::size_t m = 0; m < members_.size(); ++m) {
+            const auto from = std::span(of_all).subspan(members_[m] * mine.size(), mine.size());
+            std::copy(from.begin(), from.end(), all.subspan(m * mine.size()).begin());
+        }
+    }
+
+  private:
+    RankWorld& all_;
+    List<std::size_t> members_;
+};
 
 /// One reshard on one rank. It is a load of the files that a save of the source would make, whose tensors are not
 /// read from files but taken from the ranks that hold them.

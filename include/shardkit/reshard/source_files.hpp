@@ -14,7 +14,6 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/reshard/boxes.hpp>
-#include <shardkit/reshard/parcel.hpp>
 
 namespace shardkit::detail {
 

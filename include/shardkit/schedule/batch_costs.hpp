@@ -6,7 +6,7 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/matrix_plan.hpp>
 #include <shardkit/plan/time_model.hpp>

@@ -8,9 +8,8 @@
 #include <span>
 
 #include <shardkit/core/constexpr_vector.hpp>
+#include <shardkit/core/dynamic.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/core/until_reduced.hpp>
-#include <shardkit/plan/model_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
 namespace shardkit::schedule {

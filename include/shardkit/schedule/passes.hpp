@@ -12,7 +12,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
-#include <shardkit/schedule/slots.hpp>
+#include <shardkit/schedule/slot_plan.hpp>
 
 // Passes: pure functions from a step to a better one. A pass keeps the acts of the program and their order; it moves,
 // adds or removes communication; update_in_backward moves updates. A schedule that keeps the rules of a step still

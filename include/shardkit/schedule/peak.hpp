@@ -11,7 +11,6 @@
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slot_plan.hpp>
-#include <shardkit/schedule/slots.hpp>
 
 namespace shardkit::schedule {
 

@@ -12,7 +12,6 @@
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slot_plan.hpp>
-#include <shardkit/schedule/slots.hpp>
 
 namespace shardkit::schedule {
 

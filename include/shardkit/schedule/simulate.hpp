@@ -15,13 +15,11 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/offload_plan.hpp>
-#include <shardkit/plan/model_step.hpp>
 #include <shardkit/plan/step_counts.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slot_plan.hpp>
-#include <shardkit/schedule/slots.hpp>
 #include <shardkit/schedule/step_costs.hpp>
 
 namespace shardkit::schedule {

@@ -10,7 +10,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/machine/act.hpp>
 #include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/plan/time_model.hpp>

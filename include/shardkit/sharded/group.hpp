@@ -15,7 +15,7 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>

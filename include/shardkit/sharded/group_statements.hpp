@@ -18,9 +18,8 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/detail/number_text.hpp>
-#include <shardkit/policy/placement.hpp>
 #include <shardkit/policy/placement_table.hpp>
+#include <shardkit/policy/policy_values.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/core/until_reduced.hpp>
+#include <shardkit/core/dynamic.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/model.hpp>

@@ -6,7 +6,7 @@
 #include <shardkit/comm/reduce_op.hpp>  // first: g++ takes its scoped enumerator for a shadow of `sum`
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/finite.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/concat.hpp>
 
 namespace shardkit {
 

@@ -8,7 +8,7 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/number_text.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 

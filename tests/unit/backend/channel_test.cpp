@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/threads/channel.hpp>
+#include <shardkit/backend/threads/group.hpp>
 
 namespace channel_test {
 

@@ -13,7 +13,6 @@
 #include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/number_text.hpp>
 
 namespace rank_checks {
 

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>

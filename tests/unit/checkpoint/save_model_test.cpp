@@ -18,7 +18,7 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint/safetensors_file.hpp>
-#include <shardkit/checkpoint/saving_process.hpp>
+#include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>

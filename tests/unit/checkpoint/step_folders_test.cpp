@@ -24,7 +24,7 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/checkpoint/saving_process.hpp>
+#include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>

@@ -8,7 +8,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/number_text.hpp>
 
 namespace sk = shardkit;
 

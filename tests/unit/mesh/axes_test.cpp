@@ -7,7 +7,6 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/mesh/axes.hpp>
-#include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 
 namespace axes_test {

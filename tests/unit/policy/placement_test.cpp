@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/policy/placement.hpp>
+#include <shardkit/policy/policy_values.hpp>
 
 #include "../thrown_message.hpp"
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <shardkit/backend/host/communicator.hpp>
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
@@ -254,5 +255,8 @@ namespace shardkit::mpi {
 inline Communicator World::communicator() {
     return Communicator(std::make_shared<const detail::RankVerbs>(*this, world_group(), "world"));
 }
+
+/// The engine whose ranks are processes on one or many hosts, over any MPI implementation.
+using Engine = host::Engine;
 
 }  // namespace shardkit::mpi

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/engine.hpp>
+#include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/world.hpp>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/blocking_call.hpp>
+#include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/backend/shared/split_groups.hpp>

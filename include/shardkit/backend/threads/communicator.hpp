@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <shardkit/backend/host/communicator.hpp>
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
@@ -244,5 +245,8 @@ namespace shardkit::threads {
 
 /// A rank's end of a group of ranks that are threads of this process: see detail::RankVerbs.
 using Communicator = host::Communicator;
+
+/// The engine whose ranks are threads of one process: the default, and the reference for tests of other engines.
+using Engine = host::Engine;
 
 }  // namespace shardkit::threads

@@ -13,7 +13,6 @@
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/shared/verbs.hpp>
-#include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/backend/threads/world.hpp>

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/core/source_location.hpp>
