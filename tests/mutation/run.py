@@ -97,7 +97,7 @@ DIRECTION = "direction = [[sign(V(beta1 * exp_avg + one_minus_beta1 * g))]];"
 ADAMW = "shardkit/optim/adamw.hpp"
 SGD = "shardkit/optim/sgd.hpp"
 BEGIN_STEP = "shardkit/optim/begin_step.hpp"
-ANY_RULE = "shardkit/optim/any_rule.hpp"
+RULE_FUNCTIONS = "shardkit/optim/rule_functions.hpp"
 ARITHMETIC = [
     (LION, "Lion's betas swapped in the direction", DIRECTION, "sign(V(beta2 * exp_avg + one_minus_beta2 * g))"),
     (LION, "Lion's sign dropped", DIRECTION, "V(beta1 * exp_avg + one_minus_beta1 * g)"),
@@ -120,9 +120,10 @@ ARITHMETIC = [
     (BEGIN_STEP, "the loss scale and divisor not taken out of the gradient",
      "[[detail::unscale(divisor_scale, loss_scale) * coefficient.value()]]", "coefficient.value()"),
     (BEGIN_STEP, "no step is skipped", "[[coefficient.found_inf() == FoundInf::yes ? 1 : 0]]", "0"),
-    (ANY_RULE, "parameter groups keep the optimizer's weight decay", "progress, [[given.options]], rate,",
+    (RULE_FUNCTIONS, "parameter groups keep the optimizer's weight decay", "auto options = [[given.options]].template",
      "own.options"),
-    (ANY_RULE, "parameter groups keep the optimizer's learning rate", "[[given.learning_rate_scale]], scale, update.bytes);", "1.0"),
+    (RULE_FUNCTIONS, "parameter groups keep the optimizer's learning rate",
+     "static_cast<Rate>([[given.learning_rate_scale]]);", "1.0"),
 ]
 # What stochastic rounding is made of, by statements: file, name, statement, replacement.
 DRAWN = "return rules::philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});"

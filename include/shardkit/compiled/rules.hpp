@@ -9,7 +9,7 @@
 #include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
-#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 

@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
+#include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// The updates of groups of any element types with a rule that is a value, one group behind the other.
+/// The updates of groups of any element types with a rule that is a value: on the host one group behind the other, on
+/// a device as UpdateBatches say, of which each has groups of the same types.
 template <class Engine>
 class AnyLaunches {
     using Stream = typename Engine::Stream;
@@ -25,8 +33,13 @@ class AnyLaunches {
 
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
-    void prepare(Context<Engine>& /*context*/, const Table& /*table*/, const std::uint32_t* /*skip*/,
-                 SourceLocation /*where*/) {}
+    void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
+        if constexpr (may_be_device<Engine>) {
+            if (host_reads<Engine>(context.compute_stream())) { return; }
+            batches_.plan(listed_.span());
+            make_table(context, table.updates(), skip);
+        }
+    }
     void run_one(const Listed& each, Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
         const Stream stream = context.compute_stream();
         run(each, stream, capture_of(stream), table, skip);
@@ -34,17 +47,75 @@ class AnyLaunches {
     void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
         const Stream stream = context.compute_stream();
         const auto capture = capture_of(stream);
+        if constexpr (may_be_device<Engine>) {
+            if (stream.on_device()) {
+                batches_.run(listed_.span(), stream, capture, [&](std::size_t begin, std::size_t end) {
+                    run_entries(stream, begin, end, table.updates(), skip);
+                });
+                return;
+            }
+        }
         for (const Listed& each : listed_) {
             if (each.taken) { run(each, stream, capture, table, skip); }
         }
     }
 
   private:
+    /// A group's entry of the table: its bytes, and its share of a launch's works.
+    struct Entry {
+        IndexRange bytes;
+        std::uint64_t begin;
+        std::uint64_t end;
+    };
+
     static void run(const Listed& each, const Stream& stream, unsigned long long capture, const Table& table,
                     const std::uint32_t* skip) {
         each.state->gradients().wait();
-        Engine::Kernels::run_once(stream, work(each, table.updates(), skip));
+        run_alone(each, stream, table.updates(), skip);
         each.state->parameters().end_update(stream.record(), capture);
+    }
+    static void run_alone(const Listed& each, const Stream& stream, const AnyRuleUpdate* updates,
+                          const std::uint32_t* skip) {
+        const AnyUpdateWork update = work(each, updates, skip);
+        if constexpr (may_be_device<Engine>) {
+            if (stream.on_device()) { return give(stream, {.work = &update}); }
+            stream.submit(update);  // of the host's, where no kernel of a device's is made of it
+        } else {
+            Engine::Kernels::run_once(stream, update);
+        }
+    }
+    static void give(const Stream& stream, const DeviceUpdates& updates) {
+        if (!updates.work->rule->give(stream, updates)) { refuse_update(); }
+    }
+    void make_table(Context<Engine>& context, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
+        List<std::byte> table;
+        entries_.clear();
+        for (const UpdateBatches::Batch& batch : batches_.batches()) {
+            DeviceUpdates::Entry entry;
+            table.resize(round_up(table.size(), alignof(std::max_align_t)));
+            for (std::size_t i = batch.begin; i < batch.end; ++i) {
+                const AnyUpdateWork update = work(listed_[batches_.order()[i]], updates, skip);
+                const std::uint64_t begin = entry.end;
+                entry.bytes.clear();
+                give(context.compute_stream(), {.work = &update, .entry = &entry});
+                entries_.push_back({{table.size(), table.size() + entry.bytes.size()}, begin, entry.end});
+                table.append(entry.bytes.begin(), entry.bytes.end());
+            }
+        }
+        table_ = EngineBytes<Engine>(context, table.size());
+        table_.write(table.data(), 0, table.size());
+    }
+    void run_entries(const Stream& stream, std::size_t begin, std::size_t end, const AnyRuleUpdate* updates,
+                     const std::uint32_t* skip) {
+        const Listed& first = listed_[batches_.order()[begin]];
+        if (end - begin == 1) { return run_alone(first, stream, updates, skip); }
+        const AnyUpdateWork update = work(first, updates, skip);
+        const std::size_t at = entries_[begin].bytes.begin;
+        give(stream,
+             {.work = &update,
+              .entries = {{static_cast<const std::byte*>(table_.data()) + at, entries_[end - 1].bytes.end - at},
+                          entries_[begin].begin,
+                          entries_[end - 1].end}});
     }
     static AnyUpdateWork work(const Listed& each, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
         auto& parameters = each.state->parameters();
@@ -79,6 +150,9 @@ class AnyLaunches {
     }
 
     List<Listed> listed_;
+    UpdateBatches batches_;
+    List<Entry> entries_;
+    EngineBytes<Engine> table_;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

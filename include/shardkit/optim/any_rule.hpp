@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -13,9 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/options.hpp>
@@ -23,7 +25,7 @@
 #include <shardkit/optim/state_kind.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
-#include <shardkit/step/precisions.hpp>
+#include <shardkit/rank/launch_batch.hpp>
 
 // A rule as a value: options, progress and updates are bytes, and who knows their types are functions. So what
 // optimizers share is compiled once, and of a rule the loops over elements.
@@ -80,6 +82,7 @@ std::vector<std::pair<std::string, std::string>> statements_of(const typename Ru
 }
 
 class RuleFunctions;
+struct AnyRule;
 
 /// How far the updates of a rule are, without its type.
 struct AnyProgress {
@@ -98,6 +101,9 @@ struct AnyRuleUpdate {
 
     alignas(16) std::byte bytes[most_bytes]{};
 };
+/// The same where a kernel knows its type.
+template <class Update>
+struct alignas(AnyRuleUpdate::most_bytes) KnownRuleUpdate : Update {};
 
 /// The update of a group's elements with a rule that is a value, to be run in a stream's order: rules::UpdateSpans
 /// whose element types are values.
@@ -124,6 +130,52 @@ struct AnyUpdateWork {
     std::size_t state_count;
 
     void operator()() const;
+    /// Returns whether its elements are of an UpdateTypes.
+    template <class Types>
+    bool is_of() const noexcept {
+        return updated == element_type_of<typename Types::Master> &&
+               gathers == element_type_of<typename Types::Gather> &&
+               gradients == element_type_of<typename Types::Reduction> && codes == code_sizes<typename Types::Gather>;
+    }
+    /// Returns what it reads and writes, with N states in `Storage`.
+    /// @pre is_of<Types>(); but `Gather` are not codes if they are made behind it
+    template <class Types, class Gather, std::size_t N, class Storage>
+    auto spans() const {
+        const auto optional = [&]<class T>(T* elements, std::size_t size) {
+            return std::span<T>(elements, elements == nullptr ? 0 : size);
+        };
+        rules::UpdateSpans<typename Types::Master, Gather, typename Types::Reduction, N, Storage> spans{
+            {static_cast<typename Types::Master*>(master), count},
+            {},
+            {static_cast<const typename Types::Reduction*>(gradient), count},
+            {},
+            {seed, rounds ? steps : nullptr},
+            {state_seed, steps},
+            optional(rest, count)};
+        if constexpr (std::is_same_v<Gather, typename Types::Gather>) {
+            spans.gathered = optional(static_cast<Gather*>(gathered), count);
+            spans.scales = optional(scales, BlockInt8<>::blocks(count));
+        }
+        std::size_t number = 0;
+        for (auto& state : spans.states) {
+            state = states[number++].template as<typename decltype(spans)::StateStorage, typename Types::A>(count);
+        }
+        return spans;
+    }
+};
+
+/// Updates of groups with the same element types on a device: of one, as an entry of a table or a launch, or of all
+/// that have entries of a table, as a launch.
+struct DeviceUpdates {
+    /// An entry, and behind which of a launch's works its own end.
+    struct Entry {
+        List<std::byte> bytes{};
+        std::uint64_t end = 0;
+    };
+
+    const AnyUpdateWork* work;                 ///< of any of the groups
+    Entry* entry = nullptr;                    ///< to be made, behind the end that it has
+    engine::LaunchBatch<std::byte> entries{};  ///< to be launched, if there are any
 };
 
 /// The functions of a rule, to whom knows no more of it.
@@ -141,20 +193,27 @@ class RuleFunctions {
     virtual AnyProgress beginning(ElementType arithmetic) const = 0;
     /// What there is of a progress: its steps, and the products.
     virtual List<GroupProgress::Number> numbers() const = 0;
-    /// Counts a step, in which the learning rate is `rate`, and makes its update with that rate times `rate_scale`.
-    virtual void begin(AnyProgress& progress, const AnyOptions& options, double rate, double rate_scale, double scale,
-                       void* update) const = 0;
+    /// Counts a step, in which the learning rate is that of `own`, and makes its update.
+    virtual void begin(AnyProgress& progress, const ChosenOptions<AnyOptions>& given,
+                       const ChosenOptions<AnyOptions>& own, double scale, AnyRuleUpdate& update) const = 0;
     /// Makes an update. Returns false where the rule has no loop for its element types.
     virtual bool run(const AnyUpdateWork& work) const = 0;
+
+    /// Gives a device's stream what `begin` does for some groups, behind `first` unless that is null.
+    virtual void begin(const AnyStream& stream, const BeginStep* first, std::uint64_t groups,
+                       const BeginUpdates<AnyRule, float>& work) const = 0;
+    /// Gives it updates. Returns false where the rule has none for their element types.
+    virtual bool give(const AnyStream& stream, const DeviceUpdates& updates) const = 0;
 
   protected:
     ~RuleFunctions() = default;
 };
 
+[[noreturn, gnu::cold]] inline void refuse_update() {
+    throw std::logic_error("a rule has no loop for the element types of a group of its optimizer's model");
+}
 inline void AnyUpdateWork::operator()() const {
-    if (!rule->run(*this)) {
-        throw std::logic_error("a rule has no loop for the element types of a group of its optimizer's model");
-    }
+    if (!rule->run(*this)) { refuse_update(); }
 }
 
 /// An OptimizerRule that asks its options which one it is.
@@ -182,11 +241,9 @@ struct AnyRule {
         const List<GroupProgress::Number> numbers = progress.rule->numbers();
         for (std::size_t i = 1; i < numbers.size(); ++i) { f(numbers[i].name, progress.products[i - 1]); }
     }
-    template <class Chosen>
-    static void begin(Progress& progress, const Chosen& given, const Chosen& own, double scale,
-                      AnyRuleUpdate& update) {
-        const double rate = own.options.learning_rate;
-        given.options.rule->begin(progress, given.options, rate, given.learning_rate_scale, scale, update.bytes);
+    static void begin(Progress& progress, const ChosenOptions<Options>& given, const ChosenOptions<Options>& own,
+                      double scale, AnyRuleUpdate& update) {
+        given.options.rule->begin(progress, given, own, scale, update);
     }
 };
 inline AnyOptions options_of(const ParamGroup& group, const AnyOptions& options, SourceLocation where) {
@@ -201,128 +258,5 @@ constexpr bool fits_any_rule() noexcept {
            alignof(Update) <= 16 && Rule::state_names.size() <= AnyRuleUpdate::most_states &&
            sizeof(typename Rule::Progress) <= 8 * (1 + AnyProgress::most_products);
 }
-
-/// Those of a rule, for groups of these precisions. `Loops` has the update of a range, for the target that the file
-/// is compiled for.
-template <class Rule, class Loops, class List>
-class FunctionsOf;
-template <class Rule, class Loops, class... P>
-class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
-    using Options = typename Rule::Options;
-    using Progress = typename Rule::Progress;
-    using Storage = typename StorageOf<Rule>::type;
-    using Counts = std::make_index_sequence<Rule::state_names.size() + 1>;
-    template <class A>
-    using Update = typename Rule::template Update<A>;
-
-    std::string name(const AnyOptions& options) const override { return name_of_rule<Rule>(options.as<Options>()); }
-    StateKind states() const override { return state_kind<Rule>({}); }
-    std::string_view state_name(std::size_t state) const override { return Rule::state_names[state]; }
-    std::size_t state_count(const AnyOptions& options) const override {
-        return Rule::state_count(options.as<Options>());
-    }
-    bool takes(std::size_t states) const override { return takes_states<Rule>(Options{}, states); }
-    void validate(const AnyOptions& options, ElementType arithmetic, SourceLocation where) const override {
-        validate_options<Rule>(options.as<Options>(), arithmetic, where);
-    }
-    AnyOptions options_of(const ParamGroup& group, const AnyOptions& options, SourceLocation where) const override {
-        return {this, detail::options_of(group, options.as<Options>(), where)};
-    }
-    std::vector<std::pair<std::string, std::string>> statements(const AnyOptions& options) const override {
-        return statements_of<Rule>(options.as<Options>());
-    }
-
-    AnyProgress beginning(ElementType arithmetic) const override {
-        const Progress none{};
-        AnyProgress any{this, arithmetic, none.steps};
-        std::size_t i = 0;
-        for_each_product<Rule>(none, [&](auto, double product) { any.products[i++] = product; });
-        return any;
-    }
-    List<GroupProgress::Number> numbers() const override { return progress_numbers<Rule>(Progress{}); }
-    template <class A>
-    [[gnu::always_inline]] static void make(const Progress& progress, const Options& options, double scale,
-                                            void* update) {
-        if constexpr ((std::is_same_v<Arithmetic<typename P::Master>, A> || ...)) {
-            new (update) Update<A>(Rule::template update<A>(progress, options, scale));
-        }
-    }
-    void begin(AnyProgress& any, const AnyOptions& given, double rate, double rate_scale, double scale,
-               void* update) const override {
-        Progress progress;
-        progress.steps = static_cast<decltype(progress.steps)>(any.steps);
-        std::size_t i = 0;
-        for_each_product<Rule>(progress, [&](auto, double& product) { product = any.products[i++]; });
-        Options options = given.as<Options>();
-        options.learning_rate = static_cast<decltype(options.learning_rate)>(rate);
-        Rule::advance(progress, options);
-        any.steps = progress.steps;
-        i = 0;
-        for_each_product<Rule>(progress, [&](auto, double product) { any.products[i++] = product; });
-        options.learning_rate *= static_cast<decltype(options.learning_rate)>(rate_scale);
-        if (any.arithmetic == ElementType::fp64) {
-            make<double>(progress, options, scale, update);
-        } else {
-            make<float>(progress, options, scale, update);
-        }
-    }
-
-    /// Makes an update if it is of these element types, with N states.
-    template <class Master, class Gather, class Gradient, std::size_t N>
-    static bool run_if(const AnyUpdateWork& work) {
-        using A = Arithmetic<Master>;
-        constexpr bool stores = Storage::format == StateFormat::full || std::is_same_v<A, float>;
-        if constexpr (stores && rules::UpdateOf<Update<A>, A, N>) {
-            if (work.state_count != N || work.updated != element_type_of<Master> ||
-                work.gathers != element_type_of<Gather> || work.gradients != element_type_of<Gradient> ||
-                work.codes != code_sizes<Gather>) {
-                return false;
-            }
-            const std::span<Master> masters(static_cast<Master*>(work.master), work.count);
-            const auto optional = [&]<class T>(T* elements) {
-                return std::span<T>(elements, elements == nullptr ? 0 : work.count);
-            };
-            // Codes are made behind it.
-            using Gathered = std::conditional_t<is_coded<Gather>, Master, Gather>;
-            auto* const gathered = static_cast<Gather*>(work.gathered);
-            Loops::for_each_range(
-                work.ranges, *work.skip != 0, masters, gathered, work.scales, [&](const rules::UpdateRange& range) {
-                    rules::UpdateSpans<Master, Gathered, Gradient, N, Storage> spans{
-                        masters,
-                        {},
-                        {static_cast<const Gradient*>(work.gradient), work.count},
-                        {},
-                        {work.seed, work.rounds ? work.steps : nullptr},
-                        {work.state_seed, work.steps},
-                        optional(work.rest)};
-                    if constexpr (!is_coded<Gather>) { spans.gathered = optional(gathered); }
-                    std::size_t number = 0;
-                    for (auto& state : spans.states) {
-                        state =
-                            work.states[number++].template as<typename decltype(spans)::StateStorage, A>(work.count);
-                    }
-                    Loops::update(range, *reinterpret_cast<const Update<A>*>(work.updates[range.update].bytes),
-                                  spans);
-                });
-            return true;
-        }
-        return false;
-    }
-    template <class Master, class Gather, class Gradient, std::size_t... N>
-    static bool run_with(std::index_sequence<N...> /*counts*/, const AnyUpdateWork& work) {
-        return (run_if<Master, Gather, Gradient, N>(work) || ...);
-    }
-    template <class Precision>
-    static bool run_either(const AnyUpdateWork& work) {
-        using Gather = typename Precision::Gather;
-        using Gradient = typename Precision::Reduction;
-        if (run_with<typename Precision::Master, Gather, Gradient>(Counts{}, work)) { return true; }
-        if constexpr (can_drop_master<Precision>) { return run_with<Gather, Gather, Gradient>(Counts{}, work); }
-        return false;
-    }
-    bool run(const AnyUpdateWork& work) const override { return (run_either<P>(work) || ...); }
-};
-template <class Rule, class Loops, class List>
-inline constexpr FunctionsOf<Rule, Loops, List> functions_of{};
 
 }  // namespace shardkit::detail

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/clip_coefficient.hpp>
+#include <shardkit/optim/norm_works.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
@@ -78,8 +79,9 @@ struct GroupUpdates {
 };
 
 /// Before the groups' passes: counts the step of group number `group` and computes the update for each of its hypers.
-/// Run by index, in a stream's order; all pointers lead into the engine's memory.
-template <class Rule, class A>
+/// Run by index, in a stream's order; all pointers lead into the engine's memory. `By`: whose `begin` makes an
+/// update; the rule itself need not have one.
+template <class Rule, class A, class By = Rule>
 struct BeginUpdates {
     const detail::StepScalars* scalars;
     const ChosenOptions<typename Rule::Options>* options;
@@ -87,13 +89,19 @@ struct BeginUpdates {
     ParameterHypers<Rule>* hypers;
     typename Rule::template Update<A>* updates;  ///< one for each of the hypers
 
+    /// Returns the same by another `begin`.
+    template <class Other>
+    constexpr BeginUpdates<Rule, A, Other> by() const noexcept {
+        return {scalars, options, groups, hypers, updates};
+    }
+
     constexpr void operator()(std::uint64_t group) const {
         if (scalars->skip != 0) { return; }
         GroupUpdates& its = groups[group];
         for (std::uint32_t i = its.first; i < its.first + its.count; ++i) {
             const ChosenOptions<typename Rule::Options>& given = options[hypers[i].options];
-            if constexpr (requires { Rule::begin(hypers[i].progress, given, *options, 1.0, updates[i]); }) {
-                Rule::begin(hypers[i].progress, given, *options, scalars->gradient_scale, updates[i]);
+            if constexpr (requires { By::begin(hypers[i].progress, given, *options, 1.0, updates[i]); }) {
+                By::begin(hypers[i].progress, given, *options, scalars->gradient_scale, updates[i]);
             } else {
                 auto chosen = given.options;
                 chosen.learning_rate = options->options.learning_rate;

@@ -14,15 +14,6 @@
 
 namespace shardkit::detail {
 
-/// The element types of an update: of what it updates, of what is gathered, and of the reduced gradient.
-template <class MasterType, class GatherType, class ReductionType>
-struct UpdateTypes {
-    using Master = MasterType;
-    using Gather = GatherType;
-    using Reduction = ReductionType;
-    using A = Arithmetic<Master>;
-};
-
 /// A group that is trained, in a step of its optimizer.
 template <class Rule, class Engine>
 struct TrainedGroup {

@@ -283,12 +283,6 @@ OptimizerFrame<Rule, EngineType>::OptimizerFrame(const Groups<Engine>& model, co
       batches_(std::move(batches)) {
     require_matches(this->model(), this->param_groups(), where);
     auto& context = model.context(where);
-    if (may_host_read<Engine> && !host_reads<Engine>(context.compute_stream())) {
-        throw_usage_error(
-            where, "an optimizer on the engine ", engine_name<Engine>(context.world()),
-            " that is chosen at run time: updates have no launches yet; expected groups of nccl::Engine, "
-            "or the engine self, threads or mpi");
-    }
     for (Group<Engine>& group : Access::each(model, where)) {
         numbers_.add_group(context, group.geometry(), where);
         batches_of(group).add(group, options, numbers_.param_groups(), where);

@@ -21,6 +21,7 @@
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/context.hpp>
@@ -33,14 +34,9 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// Parameters of one launch, in bytes, from which on more groups go to another launch: enough to keep a device busy,
-/// and few enough that the next gathers begin while others are still updated.
-inline constexpr std::size_t update_batch_bytes = std::size_t{32} << 20U;
-
-/// The updates of an optimizer's groups that update elements of these types: groups below
-/// update_batch_bytes are taken together in launches of about that size, in the model's order, each larger one has a
-/// launch of its own. Where the engine does not batch, every group has. The table is made when the optimizer is: a
-/// model whose groups were exchanged has another one.
+/// The updates of an optimizer's groups that update elements of these types, in UpdateBatches; where the engine does
+/// not batch, each group has a launch of its own. The table is made when the optimizer is: a model whose groups were
+/// exchanged has another one.
 template <class Rule, class Engine, class Types>
 class UpdateLaunches {
     using Kernels = typename Engine::Kernels;
@@ -62,10 +58,8 @@ class UpdateLaunches {
         const Update* const updates = table.updates();
         make_host_calls(listed_.span(), context, table);
         if constexpr (batches) {
-            order_.clear();
-            batches_.clear();
-            plan();
-            if (order_.empty()) { return; }
+            batches_.plan(listed_.span());
+            if (batches_.order().empty()) { return; }
             listed_.front().with_states([&](auto n) { make_table<n>(context, updates, skip); });
         }
     }
@@ -87,7 +81,9 @@ class UpdateLaunches {
         const auto capture = capture_of(stream);
         listed_.front().with_states([&](auto n) {
             if constexpr (batches) {
-                for (const Batch& batch : batches_) { run_batch<n>(batch, stream, capture, updates, skip); }
+                batches_.run(listed_.span(), stream, capture, [&](std::size_t begin, std::size_t end) {
+                    run_entries<n>(begin, end, stream, updates, skip);
+                });
             } else {
                 for (const Listed& each : listed_) {
                     if (!each.taken || !each.group->pieces().empty()) { continue; }
@@ -101,46 +97,15 @@ class UpdateLaunches {
     }
 
   private:
-    struct Batch {
-        std::size_t begin;  // of the table's entries
-        std::size_t end;
-    };
     struct NoEntry {
         std::uint64_t end;
     };
 
-    /// Which groups share a launch, and the order of launches: that in which the model's order completes them.
-    void plan() {
-        std::vector<std::size_t> open;
-        std::size_t open_bytes = 0;
-        const auto close = [&](std::span<const std::size_t> groups) {
-            if (groups.empty()) { return; }
-            batches_.push_back({order_.size(), order_.size() + groups.size()});
-            order_.insert(order_.end(), groups.begin(), groups.end());
-        };
-        for (std::size_t i = 0; i < listed_.size(); ++i) {
-            // Updated one by one.
-            if (listed_[i].state->geometry().table.releases || !listed_[i].group->pieces().empty()) { continue; }
-            const std::size_t bytes = listed_[i].state->geometry().updated.size() * sizeof(typename Types::Master);
-            if (bytes >= update_batch_bytes) {
-                close(std::span(&i, 1));
-                continue;
-            }
-            open.push_back(i);
-            open_bytes += bytes;
-            if (open_bytes >= update_batch_bytes) {
-                close(open);
-                open.clear();
-                open_bytes = 0;
-            }
-        }
-        close(open);
-    }
     template <std::size_t N>
     void make_table(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
         List<Entry<N>> entries;
         ends_.assign(1, 0);
-        for (const std::size_t number : order_) {
+        for (const std::size_t number : batches_.order()) {
             const Listed& each = listed_[number];
             entries.push_back(Kernels::update_entry(each.group->ranges(), updates, skip, each.template spans<N>()));
             ends_.push_back(entries.back().end += ends_.back());
@@ -149,25 +114,12 @@ class UpdateLaunches {
     }
 
     template <std::size_t N>
-    void run_batch(const Batch& batch, const Stream& stream, unsigned long long capture, const Update* updates,
-                   const std::uint32_t* skip) {
-        const auto is_taken = [&](std::size_t i) { return listed_[order_[i]].taken; };
-        for (std::size_t i = batch.begin; i < batch.end; ++i) {
-            if (is_taken(i)) { listed_[order_[i]].state->gradients().wait(); }
-        }
-        for_each_run(batch.begin, batch.end, is_taken, [&](std::size_t begin, std::size_t end) {
-            if (end - begin == 1) {
-                run_alone<N>(listed_[order_[begin]], stream, updates, skip);
-            } else {
-                const std::span<const Entry<N>> entries = std::get<N>(tables_).span();
-                Kernels::update_batch(stream, engine::LaunchBatch<Entry<N>>{entries.subspan(begin, end - begin),
-                                                                            ends_[begin], ends_[end]});
-            }
-        });
-        const auto updated = stream.record();
-        for (std::size_t i = batch.begin; i < batch.end; ++i) {
-            if (is_taken(i)) { listed_[order_[i]].state->parameters().end_update(updated, capture); }
-        }
+    void run_entries(std::size_t begin, std::size_t end, const Stream& stream, const Update* updates,
+                     const std::uint32_t* skip) {
+        if (end - begin == 1) { return run_alone<N>(listed_[batches_.order()[begin]], stream, updates, skip); }
+        const std::span<const Entry<N>> entries = std::get<N>(tables_).span();
+        Kernels::update_batch(
+            stream, engine::LaunchBatch<Entry<N>>{entries.subspan(begin, end - begin), ends_[begin], ends_[end]});
     }
     template <std::size_t N>
     static void run_alone(const Listed& each, const Stream& stream, const Update* updates,
@@ -193,8 +145,7 @@ class UpdateLaunches {
     static auto tables_of(std::index_sequence<N...>) -> std::tuple<EngineTable<Engine, Entry<N>>...>;
 
     List<Listed> listed_;
-    std::vector<std::size_t> order_;  // of the table's entries among them
-    List<Batch> batches_;
+    UpdateBatches batches_;
     decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
     std::vector<std::uint64_t> ends_;  // number of works before each entry of the table, and of all
 };

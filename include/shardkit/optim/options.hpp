@@ -150,7 +150,7 @@ struct AnyOptions {
     }
     AnyOptions(const RuleFunctions* /*of*/, const AnyOptions& options) : AnyOptions(options) {}
     template <class Options>
-    Options as() const {
+    constexpr Options as() const {
         if constexpr (std::is_same_v<Options, AnyOptions>) {
             return *this;
         } else {

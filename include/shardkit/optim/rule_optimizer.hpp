@@ -18,6 +18,7 @@
 #include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/option_range.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/state_storage.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/engine.hpp>

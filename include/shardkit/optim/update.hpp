@@ -124,6 +124,15 @@ concept UpdateOf = std::floating_point<A> && detail::updates_with<Update, A, std
 
 namespace shardkit::detail {
 
+/// The element types of an update: of what it updates, of what is gathered, and of the reduced gradient.
+template <class MasterType, class GatherType, class ReductionType>
+struct UpdateTypes {
+    using Master = MasterType;
+    using Gather = GatherType;
+    using Reduction = ReductionType;
+    using A = Arithmetic<Master>;
+};
+
 /// Whether a rule's update takes so many states.
 template <class Rule>
 bool takes_states(const typename Rule::Options& options, std::size_t states) {

@@ -59,6 +59,8 @@ class ProgressTable {
     }
 
   protected:
+    /// Any group's.
+    const Progress& beginning() const noexcept { return listed_hypers_.front().progress; }
     void upload(Context<Engine>& context) {
         groups_ = {context, listed_groups_.data(), listed_groups_.size()};
         hypers_ = {context, listed_hypers_.data(), size()};
@@ -92,9 +94,7 @@ class UpdateTable : public ProgressTable<Rule, Engine> {
     /// Does the same for one group alone.
     void begin_alone(std::size_t group, const typename Engine::Stream& stream, const StepScalars* scalars,
                      const ChosenOptions<typename Rule::Options>* options) {
-        run_each<Engine>(
-            stream, 1,
-            BeginUpdates<Rule, A>{scalars, options, groups_.data() + group, hypers_.data(), updates_.data()});
+        begin_run(stream, nullptr, 1, {scalars, options, groups_.data() + group, hypers_.data(), updates_.data()});
     }
 
     const Update* updates() const noexcept { return updates_.data(); }
@@ -119,6 +119,21 @@ class UpdateTable : public ProgressTable<Rule, Engine> {
     const std::uint32_t* host_skip() const noexcept { return on_host<std::uint32_t>(skip_at()); }
 
   private:
+    /// Begins some groups, behind `first` unless that is null.
+    void begin_run(const typename Engine::Stream& stream, const BeginStep* first, std::size_t groups,
+                   const BeginUpdates<Rule, A>& work) {
+        if constexpr (may_be_device<Engine> &&
+                      requires { this->beginning().rule->begin(stream, first, groups, work); }) {
+            if (stream.on_device()) { return this->beginning().rule->begin(stream, first, groups, work); }
+            // Of the host's, where no kernel of a device's is made of it.
+            if (first != nullptr) { stream.submit(*first); }
+            stream.submit(EachIndex<BeginUpdates<Rule, A>>{groups, work});
+        } else if (first != nullptr) {
+            run_first<Engine>(stream, *first, groups, work);
+        } else {
+            run_each<Engine>(stream, groups, work);
+        }
+    }
     /// Places in the host's copy, each aligned to 128 bytes.
     static constexpr std::size_t behind(std::size_t at, std::size_t bytes) noexcept {
         return (at + bytes + 127) / 128 * 128;
@@ -156,13 +171,9 @@ void UpdateTable<Rule, Engine, A>::begin(const typename Engine::Stream& stream, 
                                          std::optional<BeginStep>& first) {
     const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
     for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
-        const BeginUpdates<Rule, A> work{scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()};
-        if (first) {
-            run_first<Engine>(stream, *first, end - begin, work);
-            first.reset();
-        } else {
-            run_each<Engine>(stream, end - begin, work);
-        }
+        begin_run(stream, first ? &*first : nullptr, end - begin,
+                  {scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()});
+        first.reset();
     });
 }
 

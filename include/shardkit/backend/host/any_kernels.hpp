@@ -14,6 +14,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/update.hpp>
 #include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::host {
@@ -104,6 +105,17 @@ struct AnyKernels : EnqueuedKernels<AnyStream> {
                              IndexRange positions, const double* scale, double* into) {
         stream.on_device() ? give(stream, engine::NormPartial<T>{pieces, positions, scale, into})
                            : OnHost::norm_partial(stream, pieces, positions, scale, into);
+    }
+
+    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
+              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
+    static void update(const AnyStream& stream, std::span<const rules::UpdateRange> ranges, const Update* updates,
+                       const std::uint32_t* skip,
+                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
+                       SourceLocation where = SourceLocation::current()) {
+        if (!stream.on_device()) { return OnHost::update(stream, ranges, updates, skip, spans, where); }
+        give(stream, engine::Update<Update, rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>>{
+                         ranges, updates, skip, spans, where});
     }
 
   private:

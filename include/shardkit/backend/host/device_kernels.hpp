@@ -19,6 +19,10 @@
 // would take for one: it is a variable that is null everywhere, until a file that can launch the kernel says so
 // before main.
 
+namespace shardkit::rules {
+struct UpdateRange;
+}  // namespace shardkit::rules
+
 namespace shardkit::engine {
 
 template <FloatingElement T>
@@ -199,6 +203,20 @@ struct RunFirst {
     template <class Kernels, class Stream>
     void on(const Stream& stream) const {
         Kernels::run_first(stream, first, n, work);
+    }
+};
+/// Makes one step of an optimizer over the elements in ranges.
+template <class Functor, class Spans>
+struct Update {
+    std::span<const rules::UpdateRange> ranges;
+    const Functor* updates;
+    const std::uint32_t* skip;
+    Spans spans;
+    SourceLocation where;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        Kernels::update(stream, ranges, updates, skip, spans, where);
     }
 };
 /// Adds the squares of pieces to a travelling NormSum.

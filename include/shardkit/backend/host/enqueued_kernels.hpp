@@ -8,9 +8,11 @@
 #include <span>
 #include <type_traits>
 
+#include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/backend/host/target.hpp>
 #include <shardkit/backend/host/tensor_table.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
@@ -38,6 +40,20 @@ struct RangeUpdates {
         parts.draws.element = range.element;
         parts.state_draws.element = range.element;
         shardkit::detail::HostKernels::update(InlineStream{}, update, parts, where);
+    }
+    /// Gives a device's stream a kernel.
+    template <class Kernel>
+    static void give(const AnyStream& stream, const Kernel& kernel) {
+        shardkit::detail::give_to_device(stream, kernel);
+    }
+    /// Gives it a work for each index below n, behind `first` unless that is null.
+    template <class First, class Work>
+    static void give_works(const AnyStream& stream, const First* first, std::uint64_t n, const Work& work) {
+        if (first != nullptr) {
+            give(stream, engine::RunFirst<First, Work>{*first, n, work});
+        } else {
+            give(stream, engine::ForEachIndex<Work>{n, work});
+        }
     }
     /// Calls update(range) for each range of masters; for none of a step that is skipped. Where codes are gathered,
     /// it updates some masters at a time, and begins their codes while they are in the nearest cache; those of

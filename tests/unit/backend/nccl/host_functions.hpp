@@ -52,8 +52,7 @@ class Kept {
 /// What host::EnqueuedKernels want of a stream.
 class LaunchedStream {
   public:
-    LaunchedStream(const shardkit::gpu::TimelineRef& stream)
-        : stream_(stream) {}  // implicit: kernels get the engine's
+    LaunchedStream(const shardkit::AnyStream& stream) : stream_(stream) {}  // implicit: kernels get the engine's
 
     void synchronize() const { stream_.synchronize(); }
     template <class Work>

@@ -36,7 +36,7 @@ namespace launches_test {
 namespace {
 
 namespace sk = shardkit;
-using Layer = sk::Sharded<sk::TensorList<float>, sk::ShardOptimizer, gpu_ranks::Engine>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::ShardOptimizer>;
 
 constexpr std::size_t ranks = 2;
 
@@ -75,7 +75,7 @@ constexpr int timed_steps = 6;
 Counts counts_of(std::size_t groups) {
     Counts counts;
     Alone alone(ranks);
-    const std::string error = paced_ranks::run(
+    const std::string error = paced_ranks::run<sk::DefaultEngine>(
         sk::DeviceMesh<ranks>{}, paced_ranks::all_paces[0], {}, [&](auto& rank, const auto& streams) {
             std::vector<Layer> layers;
             for (std::size_t i = 0; i < groups; ++i) {
@@ -152,7 +152,7 @@ TEST_CASE("nccl: a norm and a step of any number of small groups are six nodes o
 }
 
 TEST_CASE("nccl: a graph of a norm alone has all of it, and spoils no norm that is read later") {
-    const std::string error = paced_ranks::run(
+    const std::string error = paced_ranks::run<sk::DefaultEngine>(
         sk::DeviceMesh<ranks>{}, paced_ranks::all_paces[0], {}, [&](auto& rank, const auto& streams) {
             Layer layer(rank, "layer", sk::TensorList<float>{{"w", {8, 8}}});
             sk::Model model{layer};
@@ -164,7 +164,7 @@ TEST_CASE("nccl: a graph of a norm alone has all of it, and spoils no norm that 
             };
             set(1);
             CHECK(sk::global_norm(reduced).value() == 8);
-            std::optional<sk::GlobalNorm<gpu_ranks::Engine>> norm;
+            std::optional<sk::GlobalNorm<sk::DefaultEngine>> norm;
             const step_trainer::CapturedStep graph(streams, [&] { norm.emplace(sk::global_norm(reduced)); });
             for (const float value : {2.0F, 3.0F}) {
                 set(value + 1);

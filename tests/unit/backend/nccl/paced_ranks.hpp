@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
 
@@ -47,20 +48,21 @@ inline std::span<const Paces> paces_in_turn(std::span<const Paces> all = all_pac
 
 /// f(rank, streams) on every rank of `mesh`. Empty when every rank ended well, and the stand-in saw nothing that
 /// would break on a GPU.
-template <class Mesh, class F>
+template <class Engine = gpu_ranks::Engine, class Mesh, class F>
 std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, const F& f,
                 const sk::nccl::Options& of_world = {}) {
     gpu_ranks::restart();
     if (of_world.sums == sk::nccl::Sums::by_nccl) { standin::set_nccl_version(sk::nccl::configured_calls_version); }
-    std::string error = gpu_ranks::first_error(gpu_ranks::with_world(
-        mesh.grid().size(), gpu_ranks::patient(of_world), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
-            const auto streams = world.streams();
-            standin::set_pace(streams.compute.native(), paces.compute);
-            standin::set_pace(streams.communication.native(), paces.communication);
-            standin::set_pace(streams.reduction.native(), paces.reduction);
-            sk::Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, options, streams);
-            f(rank, streams);
-        }));
+    std::string error = gpu_ranks::first_error(
+        gpu_ranks::with_world(mesh.grid().size(), gpu_ranks::patient(of_world),
+                              [&](const gpu_ranks::Comm& /*comm*/, sk::nccl::World& world) {
+                                  const auto streams = world.streams();
+                                  standin::set_pace(streams.compute.native(), paces.compute);
+                                  standin::set_pace(streams.communication.native(), paces.communication);
+                                  standin::set_pace(streams.reduction.native(), paces.reduction);
+                                  auto rank = sk::nccl::make_rank<Engine>(mesh, world, options);
+                                  f(rank, streams);
+                              }));
     for (const std::string& violation : standin::order_violations()) { error += violation; }
     for (const std::string& free : standin::frees_in_use()) { error += free; }
     for (const std::string& crowd : standin::crowded()) { error += crowd; }
@@ -69,7 +71,7 @@ std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, c
 }
 
 /// How a trainer's own kernels run on these ranks.
-inline constexpr auto submit = [](const sk::gpu::TimelineRef& stream, const auto& work) {
+inline constexpr auto submit = [](const sk::AnyStream& stream, const auto& work) {
     host_functions::LaunchedStream(stream).submit(work);
 };
 

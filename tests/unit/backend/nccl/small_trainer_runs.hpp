@@ -44,14 +44,11 @@ std::vector<Outcome> on_nccl(
     const Mesh& mesh, const sk::DynamicPolicy& policy, const Training& training, Paces paces, std::string& error,
     const std::function<void()>& before = [] {}, const sk::nccl::Options& of_world = {}) {
     std::vector<Outcome> outcomes(mesh.grid().size());
-    error = paced_ranks::run(
+    error = paced_ranks::run<sk::DefaultEngine>(
         mesh, paces, {.in_flight = training.in_flight},
         [&](auto& rank, const auto&) {
             before();
-            outcomes[rank.rank()] =
-                train<T>(rank, policy, training, [](const sk::gpu::TimelineRef& stream, const auto& work) {
-                    host_functions::LaunchedStream(stream).submit(work);
-                });
+            outcomes[rank.rank()] = train<T>(rank, policy, training, paced_ranks::submit);
         },
         of_world);
     return outcomes;

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/core/codes.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/group_progress.hpp>
+#include <shardkit/optim/option_range.hpp>
+#include <shardkit/optim/options.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/state_kind.hpp>
+#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/rank/launch_batch.hpp>
+#include <shardkit/step/precisions.hpp>
+
+// What a rule that is a value does, by its type: loops on the host, kernels on a device.
+
+namespace shardkit::detail {
+
+template <auto Member, class Progress>
+constexpr double& product_of(Progress& progress) noexcept {
+    return progress.*Member;
+}
+/// What an AnyRule does that is a `Rule`, where kernels run.
+template <class Rule>
+struct BeginsAs {
+    template <class Options>
+    static constexpr void begin(AnyProgress& any, const ChosenOptions<Options>& given,
+                                const ChosenOptions<Options>& own, double scale, AnyRuleUpdate& update) {
+        typename Rule::Progress progress;
+        progress.steps = static_cast<decltype(progress.steps)>(any.steps);
+        for_each_product(progress, any, [](double& its, double& as_any) { its = as_any; });
+        auto options = given.options.template as<typename Rule::Options>();
+        using Rate = decltype(options.learning_rate);
+        options.learning_rate = static_cast<Rate>(own.options.learning_rate);
+        Rule::advance(progress, options);
+        any.steps = progress.steps;
+        for_each_product(progress, any, [](double& its, double& as_any) { as_any = its; });
+        options.learning_rate *= static_cast<Rate>(given.learning_rate_scale);
+        if (any.arithmetic == ElementType::fp64) {
+            make<double>(progress, options, scale, update);
+        } else {
+            make<float>(progress, options, scale, update);
+        }
+    }
+
+  private:
+    template <class Progress, class F>
+    static constexpr void for_each_product(Progress& progress, AnyProgress& any, const F& f) {
+        if constexpr (requires { Rule::products; }) {
+            [&]<std::size_t... P>(std::index_sequence<P...>) {
+                (f(product_of<Rule::products[P].member>(progress), any.products[P]), ...);
+            }
+            (std::make_index_sequence<Rule::products.size()>{});
+        }
+    }
+    template <class Of>
+    static constexpr void make(const typename Rule::Progress& progress, const typename Rule::Options& options,
+                               double scale, AnyRuleUpdate& update) {
+        using Update = typename Rule::template Update<Of>;
+        *reinterpret_cast<Update*>(update.bytes) = Rule::template update<Of>(progress, options, scale);
+    }
+};
+/// Begins updates of a rule on a device, of a step of any precisions.
+template <class Rule>
+using BeginUpdatesAs = BeginUpdates<AnyRule, float, BeginsAs<Rule>>;
+
+/// Calls f(std::integral_constant) of a number of states, if it is one that an update takes. Returns whether it is.
+template <class Update, class A, std::size_t... N, class F>
+bool with_state_count(std::index_sequence<N...> /*counts*/, std::size_t count, const F& f) {
+    const auto call_if = [&]<std::size_t Count>(std::integral_constant<std::size_t, Count> number) {
+        if constexpr (rules::UpdateOf<Update, A, Count>) {
+            if (count == Count) { f(number); }
+            return count == Count;
+        }
+        return false;
+    };
+    return (call_if(std::integral_constant<std::size_t, N>{}) || ...);
+}
+template <class Rule>
+using StateCounts = std::make_index_sequence<Rule::state_names.size() + 1>;
+
+}  // namespace shardkit::detail
+
+namespace shardkit::engine {
+
+/// Updates of groups of these element types, an UpdateTypes, with a rule.
+template <class Rule, class Types>
+struct RuleUpdates {
+    shardkit::detail::DeviceUpdates given;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        namespace of = shardkit::detail;
+        using Update = of::KnownRuleUpdate<typename Rule::template Update<typename Types::A>>;
+        const of::AnyUpdateWork& work = *given.work;
+        const auto give = [&](auto n) {
+            const auto spans =
+                work.template spans<Types, typename Types::Gather, n, typename of::StorageOf<Rule>::type>();
+            const auto* const updates = reinterpret_cast<const Update*>(work.updates);
+            using Entry = decltype(Kernels::update_entry(work.ranges, updates, work.skip, spans));
+            if (given.entry != nullptr) {
+                Entry made = Kernels::update_entry(work.ranges, updates, work.skip, spans);
+                made.end += given.entry->end;
+                given.entry->end = made.end;
+                const auto* const bytes = reinterpret_cast<const std::byte*>(&made);
+                given.entry->bytes.append(bytes, bytes + sizeof made);
+            } else if (!given.entries.entries.empty()) {
+                const auto& all = given.entries.entries;
+                Kernels::update_batch(stream, LaunchBatch<Entry>{{reinterpret_cast<const Entry*>(all.data()),
+                                                                  all.size() / sizeof(Entry)},
+                                                                 given.entries.begin,
+                                                                 given.entries.end});
+            } else {
+                Kernels::update(stream, work.ranges, updates, work.skip, spans);
+            }
+        };
+        if (!of::with_state_count<Update, typename Types::A>(of::StateCounts<Rule>{}, work.state_count, give)) {
+            of::refuse_update();
+        }
+    }
+};
+
+}  // namespace shardkit::engine
+
+namespace shardkit::detail {
+
+/// Those of a rule, for groups of these precisions. `Loops` has the update of a range, for the target that the file
+/// is compiled for.
+template <class Rule, class Loops, class List>
+class FunctionsOf;
+template <class Rule, class Loops, class... P>
+class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
+    using Options = typename Rule::Options;
+    using Progress = typename Rule::Progress;
+    using Storage = typename StorageOf<Rule>::type;
+    template <class A>
+    using Update = typename Rule::template Update<A>;
+
+    std::string name(const AnyOptions& options) const override { return name_of_rule<Rule>(options.as<Options>()); }
+    StateKind states() const override { return state_kind<Rule>({}); }
+    std::string_view state_name(std::size_t state) const override { return Rule::state_names[state]; }
+    std::size_t state_count(const AnyOptions& options) const override {
+        return Rule::state_count(options.as<Options>());
+    }
+    bool takes(std::size_t states) const override { return takes_states<Rule>(Options{}, states); }
+    void validate(const AnyOptions& options, ElementType arithmetic, SourceLocation where) const override {
+        validate_options<Rule>(options.as<Options>(), arithmetic, where);
+    }
+    AnyOptions options_of(const ParamGroup& group, const AnyOptions& options, SourceLocation where) const override {
+        return {this, detail::options_of(group, options.as<Options>(), where)};
+    }
+    std::vector<std::pair<std::string, std::string>> statements(const AnyOptions& options) const override {
+        return statements_of<Rule>(options.as<Options>());
+    }
+
+    AnyProgress beginning(ElementType arithmetic) const override {
+        const Progress none{};
+        AnyProgress any{this, arithmetic, none.steps};
+        std::size_t i = 0;
+        for_each_product<Rule>(none, [&](auto, double product) { any.products[i++] = product; });
+        return any;
+    }
+    List<GroupProgress::Number> numbers() const override { return progress_numbers<Rule>(Progress{}); }
+    void begin(AnyProgress& progress, const ChosenOptions<AnyOptions>& given, const ChosenOptions<AnyOptions>& own,
+               double scale, AnyRuleUpdate& update) const override {
+        BeginsAs<Rule>::begin(progress, given, own, scale, update);
+    }
+    void begin(const AnyStream& stream, const BeginStep* first, std::uint64_t groups,
+               const BeginUpdates<AnyRule, float>& work) const override {
+        Loops::give_works(stream, first, groups, BeginUpdatesAs<Rule>{work.by<BeginsAs<Rule>>()});
+    }
+
+    /// Makes an update of these element types with N states.
+    template <class Types, std::size_t N>
+    static void run_with(const AnyUpdateWork& work) {
+        // Codes are made behind it.
+        using Gather = typename Types::Gather;
+        using Gathered = std::conditional_t<is_coded<Gather>, typename Types::Master, Gather>;
+        Loops::for_each_range(
+            work.ranges, *work.skip != 0, std::span(static_cast<typename Types::Master*>(work.master), work.count),
+            static_cast<Gather*>(work.gathered), work.scales, [&](const rules::UpdateRange& range) {
+                Loops::update(range,
+                              *reinterpret_cast<const Update<typename Types::A>*>(work.updates[range.update].bytes),
+                              work.template spans<Types, Gathered, N, Storage>());
+            });
+    }
+    /// f(an UpdateTypes) of those that a work's elements are of, if the rule has updates for one of a precision's.
+    /// Returns whether it has.
+    template <class Precision, class F>
+    static bool with_types_of(const AnyUpdateWork& work, const F& f) {
+        using Gather = typename Precision::Gather;
+        using Reduction = typename Precision::Reduction;
+        const auto call_if = [&]<class Types>(std::type_identity<Types> types) {
+            if constexpr (Storage::format == StateFormat::full || std::is_same_v<typename Types::A, float>) {
+                return work.is_of<Types>() && f(types);
+            }
+            return false;
+        };
+        if (call_if(std::type_identity<UpdateTypes<typename Precision::Master, Gather, Reduction>>{})) {
+            return true;
+        }
+        if constexpr (can_drop_master<Precision>) {
+            return call_if(std::type_identity<UpdateTypes<Gather, Gather, Reduction>>{});
+        }
+        return false;
+    }
+    bool run(const AnyUpdateWork& work) const override {
+        const auto f = [&]<class Types>(std::type_identity<Types> /*types*/) {
+            using A = typename Types::A;
+            return with_state_count<Update<A>, A>(StateCounts<Rule>{}, work.state_count,
+                                                  [&](auto n) { run_with<Types, n>(work); });
+        };
+        return (with_types_of<P>(work, f) || ...);
+    }
+    bool give(const AnyStream& stream, const DeviceUpdates& updates) const override {
+        const auto f = [&]<class Types>(std::type_identity<Types> /*types*/) {
+            Loops::give(stream, engine::RuleUpdates<Rule, Types>{updates});
+            return true;
+        };
+        return (with_types_of<P>(*updates.work, f) || ...);
+    }
+};
+template <class Rule, class Loops, class List>
+inline constexpr FunctionsOf<Rule, Loops, List> functions_of{};
+
+}  // namespace shardkit::detail
