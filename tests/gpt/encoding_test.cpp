@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -49,6 +50,50 @@ TEST_SUITE("gpt.encoding") {
             alone += encoding.decode(std::array{encoding.of_byte(static_cast<unsigned char>(byte))});
         }
         CHECK(alone == bytes);
+    }
+
+    TEST_CASE("a word of a megabyte is merged in seconds, and as one pair after the other is in all its places") {
+        std::istringstream merges("a a\na b\naa aa\nb a\naa ab\naaaa aa\nb b\nba aaaa\n");
+        const Encoding encoding(merges, "merges");
+        // Made by hand: the first merge of the file that is there, everywhere from the left, until there is none.
+        const std::vector<std::array<std::string, 2>> by_hand{{"a", "a"}, {"a", "b"},    {"aa", "aa"},
+                                                              {"b", "a"}, {"aa", "ab"},  {"aaaa", "aa"},
+                                                              {"b", "b"}, {"ba", "aaaa"}};
+        const auto merged_by_hand = [&](const std::string& word) {
+            std::vector<std::string> parts;
+            for (const char letter : word) { parts.emplace_back(1, letter); }
+            for (const auto& [first, second] : by_hand) {
+                for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+                    if (parts[i] != first || parts[i + 1] != second) { continue; }
+                    parts[i] += second;
+                    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+                }
+            }
+            return parts;
+        };
+        std::string word;
+        for (std::uint64_t i = 0; i < 3000; ++i) { word += mix(i) % 3 == 0 ? 'b' : 'a'; }
+        const auto check = [&](const std::string& text) {
+            std::vector<std::string> parts;
+            for (const Token token : encoding.encode(text, "text")) { parts.push_back(encoding.decode({{token}})); }
+            CHECK(parts == merged_by_hand(text));
+        };
+        check(word);
+        for (std::size_t length = 0; length < 40; ++length) { check(std::string(length, 'a')); }
+        // All pairs of letters are tokens, and each of their merges has its places in the word.
+        const std::string letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        std::string lines, longest;
+        for (const char first : letters) {
+            for (const char second : letters) { lines.append({first, ' ', second, '\n'}); }
+        }
+        for (std::uint64_t i = 0; i < 1'000'000; ++i) { longest += letters[mix(i) % letters.size()]; }
+        std::istringstream all(lines);
+        const Encoding pairs(all, "merges");
+        const std::clock_t begin = std::clock();
+        const std::vector<Token> tokens = pairs.encode(longest, "text");
+        CHECK(std::clock() - begin < 5 * CLOCKS_PER_SEC);
+        CHECK(pairs.decode(tokens) == longest);
+        CHECK(tokens.size() < 0.7 * static_cast<double>(longest.size()));
     }
 
     TEST_CASE("what is no UTF-8, no file of merges or of another vocabulary is refused by name") {

@@ -2,7 +2,10 @@
 #include "encoding.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <istream>
+#include <queue>
+#include <utility>
 
 #include "../../common/input_error.hpp"
 #include "unicode_classes.hpp"
@@ -142,27 +145,44 @@ Encoding::Encoding(std::istream& merges, const std::string& given) {
     bytes_of_.emplace_back(end_of_text);
 }
 
-/// The pair that was merged first in the file goes first, in all its places: as no merge makes a token of an earlier
-/// one, what is made of it comes later in any case.
+/// The pair that was merged first in the file goes first, in all its places from the left: as no merge makes a token
+/// of an earlier one, what is made of it comes later in any case.
 std::vector<Token> Encoding::merged(std::string_view word) const {
     std::vector<Token> tokens;
     for (const char byte : word) { tokens.push_back(of_byte(static_cast<unsigned char>(byte))); }
+    if (merges_.empty()) { return tokens; }
+    const std::size_t size = tokens.size();
+    std::vector<std::size_t> before(size), behind(size);  // of each token its neighbours; size: none
+    using Pair = std::pair<std::size_t, std::size_t>;     // what it becomes, and where it begins
+    std::priority_queue<Pair, std::vector<Pair>, std::greater<>> pairs;
     const auto merge_at = [&](std::size_t i) {
-        const auto found = merges_.find(std::uint32_t{tokens[i]} << 16U | tokens[i + 1]);
+        if (i == size || behind[i] == size) { return std::size_t{most_tokens}; }
+        const auto found = merges_.find(std::uint32_t{tokens[i]} << 16U | tokens[behind[i]]);
         return found == merges_.end() ? std::size_t{most_tokens} : found->second;
     };
-    while (true) {
-        std::size_t first = most_tokens;
-        for (std::size_t i = 0; i + 1 < tokens.size(); ++i) { first = std::min(first, merge_at(i)); }
-        if (first == most_tokens) { return tokens; }
-        std::size_t kept = 0;
-        for (std::size_t i = 0; i < tokens.size(); ++i) {
-            const bool merges = i + 1 < tokens.size() && merge_at(i) == first;
-            tokens[kept++] = merges ? static_cast<Token>(first) : tokens[i];
-            i += merges ? 1 : 0;
-        }
-        tokens.resize(kept);
+    const auto add = [&](std::size_t i) {
+        if (const std::size_t merge = merge_at(i); merge != most_tokens) { pairs.emplace(merge, i); }
+    };
+    for (std::size_t i = 0; i < size; ++i) {
+        before[i] = i == 0 ? size : i - 1;
+        behind[i] = i + 1;
     }
+    for (std::size_t i = 0; i < size; ++i) { add(i); }
+    while (!pairs.empty()) {
+        const auto [merge, at] = pairs.top();
+        pairs.pop();
+        if (merge_at(at) != merge) { continue; }  // one of the two has become a part of another pair
+        const std::size_t second = behind[at];
+        tokens[at] = static_cast<Token>(merge);
+        behind[at] = std::exchange(behind[second], size);
+        if (behind[at] != size) { before[behind[at]] = at; }
+        add(before[at]);
+        add(at);
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < size; i = behind[i]) { tokens[kept++] = tokens[i]; }
+    tokens.resize(kept);
+    return tokens;
 }
 
 std::vector<Token> Encoding::encode(std::string_view text, const std::string& given) const {
