@@ -61,7 +61,7 @@ gpt=$root/examples/train_gpt
 running=0
 sources=("$here"/{before,after,kernels}.cu)
 if $with_gpt; then
-    sources+=("$gpt"/device/{gpt,gpt_kernels,gpt_kernels_bf16}.cu "$gpt"/program/{choose_schedule,command_line,encoding,plan_summary,start,text}.cpp "$here"/../common/flags.cpp)
+    sources+=("$gpt"/device/{gpt,gpt_kernels,gpt_kernels_bf16}.cu "$gpt"/program/{choose_schedule,command_line,encoding,plan_summary,start,text}.cpp "$here"/../common/{flags,output_file}.cpp)
 fi
 for source in "${sources[@]}"; do
     if [ "$running" -ge "$at_once" ]; then
@@ -79,5 +79,5 @@ link before before.o
 link after after.o kernels.o
 if $with_gpt; then
     link gpt gpt.o gpt_kernels.o gpt_kernels_bf16.o kernels.o choose_schedule.o command_line.o encoding.o flags.o \
-        plan_summary.o start.o text.o
+        output_file.o plan_summary.o start.o text.o
 fi

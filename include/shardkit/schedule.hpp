@@ -20,6 +20,7 @@
 #include <shardkit/compiled/schedules.hpp>
 #else
 #include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/gather_steps.hpp>
 #include <shardkit/follow/record.hpp>
 #endif
 

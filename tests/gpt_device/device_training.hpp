@@ -40,8 +40,7 @@ std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, 
     Job job{each, test::corpus()};
     job.start = start;
     job.chosen = planned(options).chosen;
-    return train_on_device<T>(
-        rank, job, workspace_bytes, report, [](const std::string&) {}, [] {});
+    return train_on_device<T>(rank, job, workspace_bytes, {report, {}, {}});
 }
 /// The same on a World.
 template <class T, class Report>

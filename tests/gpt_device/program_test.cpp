@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <shardkit/checkpoint/safetensors_file.hpp>
 
@@ -87,6 +90,84 @@ TEST_CASE("gpt.device: the program trains and prints, the same with a graph but 
     }
 }
 
+TEST_CASE("gpt.device: the trace of a step has the acts of its schedule, of each rank in the order of its streams") {
+    Options options = test::base();
+    options.dtype = Dtype::fp32;
+    options.batch = 4;
+    options.steps = 3;
+    options.mesh = {2, 1, 1};
+    options.policy = {program::PolicyKind::full_shard};
+    options.schedule = {ScheduleChoice::Kind::prefetch, 1};
+    const std::vector<double> untraced = train<float>(options);
+    options.trace = "wanted";
+    const sk::Schedule schedule = planned(options).chosen.schedule.value();
+    std::vector<std::string> paths{"embedding", "blocks.0", "blocks.1", "head"};
+    std::vector<sk::planner::GroupDescription> groups(paths.size());
+    for (std::size_t g = 0; g < paths.size(); ++g) { groups[g].path = paths[g]; }
+    std::map<int, std::vector<std::string>> expected;  // by lane
+    for (const sk::schedule::Op& op : schedule.ops()) {
+        const bool sum = op.act == sk::schedule::Act::norm;
+        if (sk::schedule::is_of_program(op.act) && !sum) { continue; }
+        expected[static_cast<int>(sum ? sk::schedule::Lane::reduce : op.lane)].push_back(describe(op, groups));
+    }
+    std::string text;
+    gpu_ranks::restart();
+    CHECK(paced_ranks::run(sk::DeviceMesh(2, 1, 1), paced_ranks::one_lazy[0], rank_options(planned(options).chosen),
+                           [&](auto& rank, const auto&) {
+                               Options with = options;
+                               with.every = 1;
+                               Job job{with, test::corpus()};
+                               job.chosen = planned(with).chosen;
+                               const bool first = rank.rank() == 0;
+                               DeviceReport report;
+                               report.step = [](std::size_t, double) {};
+                               report.traced = [&](const std::string& trace) {
+                                   CHECK(trace.empty() == !first);
+                                   if (first) { text = trace; }
+                               };
+                               const auto losses = train_on_device<float>(rank, job, workspace_bytes, report);
+                               CHECK(losses == untraced);
+                           }) == "");
+    std::map<std::pair<int, int>, std::vector<std::string>> seen;  // by rank and lane
+    std::map<std::pair<int, int>, double> ended;
+    const auto trace = nlohmann::json::parse(text);
+    for (const auto& event : trace.at("traceEvents")) {
+        if (event.at("ph") != "X") { continue; }
+        const auto name = event.at("name").get<std::string>();
+        const std::pair<int, int> track{event.at("pid"), event.at("tid")};
+        const double begin = event.at("ts");
+        CHECK(begin >= ended[track] - 0.002);  // microseconds with three digits
+        ended[track] = begin + event.at("dur").get<double>();
+        if (track.second != static_cast<int>(sk::schedule::Lane::compute)) { seen[track].push_back(name); }
+    }
+    CHECK(seen.size() == 2 * expected.size());
+    for (const auto& [track, names] : seen) { CHECK(names == expected.at(track.second)); }
+}
+
+TEST_CASE("gpt.device: a trace that is asked for is written to its file, by the rank that prints") {
+    const temporary_folder::Folder folder;
+    const std::string file = folder.file("trace.json");
+    const std::vector<const char*> words{"--text",       licence.c_str(),
+                                         "--steps",      "2",
+                                         "--batch",      "4",
+                                         "--model",      "124M",
+                                         "--width",      "8",
+                                         "--sequence",   "8",
+                                         "--heads",      "2",
+                                         "--layers",     "1",
+                                         "--vocabulary", "256",
+                                         "--schedule",   "prefetch",
+                                         "--trace",      file.c_str()};
+    CHECK(started(words).errors == "");
+    CHECK(nlohmann::json::parse(std::ifstream(file)).at("traceEvents").size() > 10);
+    auto nowhere = words;
+    const std::string no_folder = folder.file("none") + "/t.json";
+    nowhere.back() = no_folder.c_str();
+    const Ended ended = started(nowhere);
+    CHECK(ended.errors.find("--trace '" + no_folder + "': expected a file that can be written") != std::string::npos);
+    CHECK(ended.out.find("\nstep 1/") == std::string::npos);
+}
+
 TEST_CASE("gpt.device: the program names what it cannot use, and what it expected") {
     const Ended ended = started({"--text", "no-such-file"});
     CHECK(ended.status == EXIT_FAILURE);
@@ -95,7 +176,7 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
     const std::string help = started({"--help"}).out;
     CHECK(help.find("\n  --graph on|off ") != std::string::npos);
     // What this program cannot follow is none of its flags.
-    for (const char* const flag : {"--experts", "--optimizer", "--engine", "--hashes", "--trace"}) {
+    for (const char* const flag : {"--experts", "--optimizer", "--engine", "--hashes"}) {
         CHECK(help.find("\n  " + std::string(flag) + " ") == std::string::npos);
         CHECK(refused({flag, "1"}, 1) ==
               "unknown argument '" + std::string(flag) + "': expected one of the flags that --help lists");
@@ -113,6 +194,9 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
         with.insert(with.end(), {flag, "no-such-file"});
         CHECK(started(with).errors.find(std::string(flag) + " 'no-such-file': expected") != std::string::npos);
     }
+    CHECK(refused({"--trace", "t"}, 1) == "--trace with --schedule none: expected prefetch");
+    CHECK(refused({"--trace", "t", "--schedule", "prefetch", "--graph", "on"}, 1) ==
+          "--trace with --graph on: expected off, as what a graph launches has no times");
     CHECK(refused({"--dtype", "fp64"}, 1) == "--dtype 'fp64': expected fp32 or bf16");
     CHECK(refused({"--mesh", "2x1x1"}, 4) ==
           "--mesh 2x1x1 has 2 ranks, but this job has 4 processes: expected --mesh 4x1x1");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 
 #include "state.hpp"
 
@@ -47,6 +48,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
         if (event == nullptr || (flags & ~7U) != 0) { return cudaErrorInvalidValue; }
         *event = s.events.add(std::make_unique<CUevent_st>());
         (*event)->device = thread.device;
+        (*event)->timed = (flags & cudaEventDisableTiming) == 0;
         return cudaSuccess;
     });
 }
@@ -125,5 +127,23 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
             s, lock, [&] { return mark == nullptr || s.is_broken(device) || standin::advance(s, *mark); });
         if (s.is_broken(device)) { return s.broken.at(device); }
         return done ? cudaSuccess : cudaErrorLaunchTimeout;
+    });
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+    return cuda_call("cudaEventElapsedTime", Needs::device, [&](State& s, Lock&, ThreadState&) {
+        const CUevent_st* const from = s.events.find(start);
+        const CUevent_st* const to = s.events.find(end);
+        if (ms == nullptr) { return cudaErrorInvalidValue; }
+        if (from == nullptr || to == nullptr || !from->timed || !to->timed || from->device != to->device) {
+            return cudaErrorInvalidResourceHandle;
+        }
+        if (const cudaError_t error = standin::refuse_in_capture(s); error != cudaSuccess) { return error; }
+        if (from->record.capture || to->record.capture) { return cudaErrorCapturedEvent; }
+        if (s.is_broken(from->device)) { return s.broken.at(from->device); }
+        if (!from->record.mark || !to->record.mark) { return cudaErrorInvalidResourceHandle; }
+        if (!from->record.mark->done || !to->record.mark->done) { return cudaErrorNotReady; }
+        *ms = std::chrono::duration<float, std::milli>(to->record.mark->when - from->record.mark->when).count();
+        return cudaSuccess;
     });
 }

@@ -51,6 +51,7 @@ struct Record {
 
 struct CUevent_st {
     int device = 0;
+    bool timed = false;
     int polls_left = 0;
     standin::Record record;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -21,6 +22,7 @@ struct Mark {
     CUstream_st* stream;  // alive until done
     std::uint64_t position;
     bool done = false;
+    std::chrono::steady_clock::time_point when{};  // it was done
 };
 
 /// Bytes that an operation reads or writes.

@@ -29,6 +29,7 @@ bool advance(State& state, CUstream_st& stream, std::uint64_t position) {
     stream.advancing = true;
     while (stream.done < position && stream.queue.front()->run(state)) {
         stream.queue.front()->mark->done = true;
+        stream.queue.front()->mark->when = std::chrono::steady_clock::now();
         stream.queue.pop_front();
         ++stream.done;
         state.dirty = true;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA half of the stand-in; the NCCL half is in standin_nccl_test.cpp.
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "cuda_fixture.hpp"
@@ -86,6 +88,40 @@ TEST_CASE("a wait takes the event's record as of the call") {
     CHECK(seen == 1);
     CHECK(cudaEventSynchronize(event) == cudaSuccess);
     CHECK(value == 2);
+}
+
+TEST_CASE("events have times where they take them, have been recorded and are done") {
+    const Fresh fresh;
+    TestStream a, b;
+    const TestEvent untimed;
+    cudaEvent_t first = nullptr, second = nullptr;
+    CHECK(cudaEventCreateWithFlags(&first, cudaEventDefault) == cudaSuccess);
+    CHECK(cudaEventCreateWithFlags(&second, cudaEventDefault) == cudaSuccess);
+    float ms = -1;
+    CHECK(cudaEventElapsedTime(&ms, first, second) == cudaErrorInvalidResourceHandle);  // never recorded
+    CHECK(cudaEventRecord(first, a) == cudaSuccess);
+    b.run([] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+    CHECK(cudaEventRecord(second, b) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(a) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, first, second) == cudaErrorNotReady);
+    CHECK(cudaEventElapsedTime(&ms, second, first) == cudaErrorNotReady);
+    CHECK(ms == -1);
+    CHECK(cudaStreamSynchronize(b) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, first, second) == cudaSuccess);
+    CHECK(ms >= 2);
+    CHECK(cudaEventElapsedTime(nullptr, first, second) == cudaErrorInvalidValue);
+    CHECK(cudaEventRecord(untimed, a) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(a) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, first, untimed) == cudaErrorInvalidResourceHandle);
+    CHECK(cudaStreamBeginCapture(a, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+    CHECK(cudaEventRecord(second, a) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, first, second) == cudaErrorCapturedEvent);
+    cudaGraph_t graph = nullptr;
+    CHECK(cudaStreamEndCapture(a, &graph) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, first, second) == cudaErrorCapturedEvent);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    CHECK(cudaEventDestroy(first) == cudaSuccess);
+    CHECK(cudaEventDestroy(second) == cudaSuccess);
 }
 
 TEST_CASE("queries make progress, after the delay that was asked for") {

@@ -14,6 +14,7 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "../../common/output_file.hpp"
 #include "../program/command_line.hpp"
 #include "../program/plan_summary.hpp"
 #include "../program/start.hpp"
@@ -41,6 +42,7 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
         const PlanSummary plan = make_plan(options, sk::nccl::traits_of(sk::nccl::Options{}, options.mesh.world()),
                                            DeviceProducts<Engine>::workspace_bytes);
         const Inputs inputs = read_inputs(options);
+        const program::OutputFile trace("--trace", reports ? options.trace : std::string());
         if (reports) { std::fputs((inputs.start.notes + describe_plan(options, plan)).c_str(), out); }
         if (options.action == Options::Action::plan) { return EXIT_SUCCESS; }
         Job job{options, inputs.text.tokens};
@@ -56,7 +58,8 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
                 using Clock = std::chrono::steady_clock;
                 std::size_t before = 0;
                 std::optional<Clock::time_point> since;  // the first step takes memory, and is not timed
-                const auto report = [&](std::size_t step, double loss) {
+                DeviceReport report;
+                report.step = [&](std::size_t step, double loss) {
                     if (!reports) { return; }
                     std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.steps, loss);
                     if (since) {
@@ -69,13 +72,16 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
                     before = step;
                     since = Clock::now();
                 };
-                const auto saved = [&](const std::string& folder) {
+                report.saved = [&](const std::string& folder) {
                     if (reports) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
                 };
+                report.traced = [&](const std::string& text) {
+                    if (reports) { trace.write(text); }
+                };
+                report.launched = [&] { world.keep_pace(rank.compute_stream()); };
                 const auto train = [&](auto element) {
                     return train_on_device<decltype(element)>(rank, job, DeviceProducts<Engine>::workspace_bytes,
-                                                              report, saved,
-                                                              [&] { world.keep_pace(rank.compute_stream()); });
+                                                              report);
                 };
                 const std::vector<double> losses = options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
                 if (reports && !losses.empty()) {

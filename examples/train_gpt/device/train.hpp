@@ -2,12 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "../../cuda_trainer/graph.hpp"
+#include <shardkit/backend/cuda/step_graph.hpp>
+
 #include "../program/adamw.hpp"
 #include "../program/dense_model.hpp"
 #include "../program/trainer.hpp"
@@ -15,11 +19,18 @@
 
 namespace train_gpt {
 
-/// Trains on one rank, and returns the loss of each step: report(step, loss) is called every options.every steps and
-/// at the last one, saved(folder) behind each save, and launched() behind each launch of a graph.
-template <class T, class Engine, class Report, class Saved, class Launched>
+/// What a run on a device tells.
+struct DeviceReport {
+    std::function<void(std::size_t step, double loss)> step;  // every options.every steps and at the last one
+    std::function<void(const std::string& folder)> saved;     // behind each save
+    std::function<void(const std::string& trace)> traced;  // of the last step, where asked for; empty but on rank 0
+    std::function<void()> launched = [] {};                // behind each launch of a graph
+};
+
+/// Trains on one rank, and returns the loss of each step.
+template <class T, class Engine>
 std::vector<double> train_on_device(sk::Context<Engine>& context, const Job& job, std::size_t workspace_bytes,
-                                    const Report& report, const Saved& saved, const Launched& launched) {
+                                    const DeviceReport& report) {
     const DeviceProducts<Engine> products(context, workspace_bytes);
     Trainer<DenseModel<Engine, T>, DevicePlace<Engine>> trainer(
         context, job,
@@ -29,27 +40,34 @@ std::vector<double> train_on_device(sk::Context<Engine>& context, const Job& job
     const std::size_t first = job.start.first_step;
     const std::size_t steps = options.steps;
     std::vector<double> losses;
-    std::optional<cuda_trainer::after::StepGraph> graph;
+    std::optional<sk::gpu::StepGraph<typename Engine::Stream>> graph;
     for (std::size_t step = first; step < steps; ++step) {
+        const bool last = step + 1 == steps;
+        const bool traces = last && !options.trace.empty();
+        std::chrono::steady_clock::time_point together;
         trainer.load(step);
+        if (traces) {
+            trainer.measure();
+            together = trainer.together();
+        }
         // The first step is a plain one: it takes memory, which a capture refuses.
         if (options.graph && step > first) {
             if (!graph) {
                 graph.emplace(context.streams(), [&] { trainer.step(); });
             }
             graph->launch();
-            launched();
+            report.launched();
         } else {
             trainer.step();
         }
         trainer.keep_losses(step);
-        const bool last = step + 1 == steps;
+        if (traces) { report.traced(trainer.trace(*job.chosen.schedule, together)); }
         if (step % options.every == 0 || last) {
             const std::size_t known = first + losses.size();
             std::ranges::copy(trainer.losses(known, step + 1 - known), std::back_inserter(losses));
-            report(step, losses.back());
+            report.step(step, losses.back());
         }
-        if (save_is_due(options, step + 1, last)) { saved(trainer.save(step + 1)); }
+        if (save_is_due(options, step + 1, last)) { report.saved(trainer.save(step + 1)); }
     }
     return losses;
 }

@@ -81,6 +81,9 @@ void add_flags(program::Flags& flags) {
         "left, or, with threads or mpi and a processor to spare, gathers a window ahead) [auto; on GPUs, whose "
         "speeds it "
         "does not know, none]");
+    flags.add("--trace", "FILE",
+              "if steps follow a schedule: write the last step of every rank as it was measured, for Perfetto or "
+              "chrome://tracing");
     flags.add("--memory-limit", "BYTES",
               "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]");
 }
@@ -113,9 +116,6 @@ void add_host_flags(program::Flags& flags) {
               "write the results as one JSON object; an interrupted run writes what it has reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
     flags.add("--schedule-out", "FILE", "write the step as a table of its operations, and what --schedule changed");
-    flags.add("--trace", "FILE",
-              "if steps follow a schedule: write the last step of every rank as it was measured, for Perfetto or "
-              "chrome://tracing");
     flags.add(
         "--hashes", "FILE",
         "write a hash of each group's gradients, states and parameters in every step, which no mesh and no policy "
@@ -347,7 +347,11 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
     program::read_file(flags, "--hashes", o.hashes);
     program::read_count(flags, "--verify-every", o.verify_every, 0);
     if (!o.trace.empty() && o.schedule.kind == ScheduleChoice::Kind::none) {
-        throw program::InputError("--trace with --schedule none: expected prefetch or auto");
+        throw program::InputError(std::string("--trace with --schedule none: expected prefetch") +
+                                  (on_gpus ? "" : " or auto"));
+    }
+    if (!o.trace.empty() && o.graph) {
+        throw program::InputError("--trace with --graph on: expected off, as what a graph launches has no times");
     }
     program::read_count(flags, "--sample", o.sample, 0);
     read_checkpoint_flags(flags, o);

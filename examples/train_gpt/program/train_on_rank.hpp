@@ -132,10 +132,7 @@ class RankSteps {
         start_ = Clock::now();
         for (std::size_t s = first; s < end; ++s) {
             const bool last = s + 1 == end;
-            if (last && traces()) {
-                sk::barrier(context_.world(), context_.compute_stream());
-                together_ = Clock::now();
-            }
+            if (last && traces()) { together_ = trainer_.together(); }
             if (last) {
                 context_.traffic().clear();
                 multiply_adds_before_ = multiply_adds();

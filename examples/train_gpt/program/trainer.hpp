@@ -13,8 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/barrier.hpp>
 #include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/gather_steps.hpp>
 #include <shardkit/follow/measured_step.hpp>
 #include <shardkit/follow/trace.hpp>
 #include <shardkit/optim/clip.hpp>
@@ -182,41 +183,21 @@ class Trainer {
             times_calls_ = true;
         }
     }
+    /// A moment that is the same on all ranks, behind all work so far. Collective over the world.
+    std::chrono::steady_clock::time_point together() const {
+        sk::barrier(context_.world(), context_.compute_stream());
+        context_.synchronize();
+        return std::chrono::steady_clock::now();
+    }
     /// The last step's times, behind measure(); without a schedule they have no spans.
     sk::schedule::MeasuredStep measured() const { return following_ ? following_->measured() : unled_; }
 
     /// That step's timeline on every rank, on rank 0; `start`: a moment that is the same on all ranks. Collective
     /// over the world.
     std::string trace(const sk::Schedule& schedule, std::chrono::steady_clock::time_point start) {
-        const std::size_t world = context_.world_size();
-        const sk::schedule::MeasuredStep mine = following_->measured();
-        constexpr std::size_t fields = 4;
-        const std::size_t size = 2 + fields * (1 + 4 * schedule.size());  // of a rank
-        std::vector<double> sent{std::chrono::duration<double>(mine.began - start).count(),
-                                 static_cast<double>(mine.spans.size())};
-        for (const sk::schedule::StepSpan& span : mine.spans) {
-            sent.insert(sent.end(), {static_cast<double>(span.kind), static_cast<double>(span.op), span.time.begin,
-                                     span.time.end});
-        }
-        sent.resize(size);
-        std::vector<double> all(size * world);
-        sk::all_gather(context_.world(), sent, all, context_.compute_stream());
-        if (context_.rank() != 0) { return {}; }
-        std::vector<sk::schedule::MeasuredStep> ranks(world);
-        for (std::size_t rank = 0; rank < world; ++rank) {
-            const double* at = all.data() + rank * size;
-            using Clock = std::chrono::steady_clock;
-            ranks[rank].began =
-                start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(at[0]));
-            const auto spans = static_cast<std::size_t>(at[1]);
-            at += 2;
-            for (std::size_t s = 0; s < spans; ++s, at += fields) {
-                ranks[rank].spans.push_back({static_cast<sk::schedule::SpanKind>(static_cast<std::uint8_t>(at[0])),
-                                             static_cast<std::size_t>(at[1]),
-                                             {at[2], at[3]}});
-            }
-        }
-        return sk::schedule::trace(schedule, sk::describe_groups(groups_), ranks);
+        const auto ranks = sk::schedule::gather_steps(context_, following_->measured(), start);
+        return context_.rank() == 0 ? sk::schedule::trace(schedule, sk::describe_groups(groups_), ranks)
+                                    : std::string();
     }
 
     /// As save_run.

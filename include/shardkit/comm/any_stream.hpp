@@ -33,6 +33,19 @@ class WorkRanges {
     ~WorkRanges() = default;
 };
 
+/// Times of points in the work of a device's streams, which the device takes.
+class WorkTimes : shardkit::detail::NotCopied {
+  public:
+    virtual ~WorkTimes() = default;
+    /// Takes a time when the queue's work so far is done, as number `i`; the host does not wait.
+    /// @pre the queue is in no graph capture
+    virtual void take(WorkQueue& queue, std::size_t i) noexcept = 0;
+    /// Returns the seconds between two of the times, and 0 where the second one was never taken.
+    /// @pre  the host has waited for the work before both
+    /// @throws what the device says of an error, then or when a time was to be taken
+    virtual double seconds(std::size_t from, std::size_t to, SourceLocation where) const = 0;
+};
+
 /// A point of a WorkQueue. A default one has already happened. Copying it allocates nothing.
 class WorkEvent {
   public:
@@ -107,6 +120,9 @@ class WorkQueue : shardkit::detail::NotCopied {
     virtual bool advanced(std::uint64_t& /*passed*/) const noexcept { return false; }
     virtual bool is_ahead(const WorkEvent& /*event*/) const noexcept { return false; }
     virtual const WorkRanges* ranges() const noexcept { return nullptr; }
+    /// Returns memory for so many times, which the caller deletes; null for a queue of the host, which its clock
+    /// times.
+    virtual WorkTimes* make_times(std::size_t /*count*/, SourceLocation /*where*/) { return nullptr; }
     virtual CUstream_st* native() const noexcept { return nullptr; }
     virtual int device() const noexcept { return -1; }
     virtual std::span<std::byte> scratch() const noexcept { return {}; }
@@ -205,6 +221,13 @@ class AnyStream {
     void trust(bool begins) const noexcept {
         if (queue_ != nullptr) { queue_->trust(begins); }
     }
+
+    /// As those of its WorkQueue.
+    engine::WorkTimes* make_times(std::size_t count, SourceLocation where) const {
+        return queue_ == nullptr ? nullptr : queue_->make_times(count, where);
+    }
+    /// Takes a time as number `i` of `times`, which a stream of the same device has made.
+    void take_time(engine::WorkTimes& times, std::size_t i) const noexcept { times.take(*queue_, i); }
 
     /// Returns the named ranges of its work; null: it has none.
     const engine::WorkRanges* ranges() const noexcept { return queue_ == nullptr ? nullptr : queue_->ranges(); }

@@ -36,24 +36,11 @@ class SchedulesOf final : public Schedules {
             ByteCount arena_bytes(SourceLocation at) const override { return core.arena_bytes(at); }
             std::size_t schedules(SourceLocation at) const override { return core.schedules(at); }
             std::size_t choose(std::size_t schedule, SourceLocation at) override { return core.choose(schedule, at); }
-            void measure(SourceLocation at) override {
-                if constexpr (is_timed) { return core.measure(at); }
-                refuse_measure(at);
-            }
-            schedule::MeasuredStep measured(SourceLocation at) const override {
-                if constexpr (is_timed) { return core.measured(at); }
-                refuse_measure(at);
-            }
+            void measure(SourceLocation at) override { core.measure(at); }
+            schedule::MeasuredStep measured(SourceLocation at) const override { return core.measured(at); }
             schedule::Following<Engine> core;
         };
         return new Made(schedule::follow(on<const GroupsOf<Engine>>(groups, where).core, schedules, where));
-    }
-
-  private:
-    static constexpr bool is_timed = shardkit::detail::TimedByHost<typename Engine::Stream>;
-    [[noreturn]] static void refuse_measure(SourceLocation where) {
-        throw_usage_error(where, "a followed step is measured by the host's clock, which the streams of the engine ",
-                          engine_core<Engine>().name, " do not wait for; expected self, threads or mpi");
     }
 };
 

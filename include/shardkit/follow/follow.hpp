@@ -55,20 +55,19 @@ class Following {
         return cursor(where).choose(schedule, where);
     }
 
-    /// Measures the time of each operation on this rank, from the next step on. Only for engines whose streams run on
-    /// the host.
-    /// Cost:    allocates seven timestamps for each operation here; a step allocates nothing and reads the clock at
-    ///          most four times per operation. Norm and updates wait for all reductions before they compute.
+    /// Measures the time of each operation on this rank, from the next step on. Where the engine's memory is a
+    /// device's, the times are of its streams: of the compute stream between two verbs, of collectives in theirs. A
+    /// step that is captured into a graph has none.
+    /// Cost:    allocates seven timestamps, or events, for each operation here; a step allocates nothing, and for
+    /// each
+    ///          operation reads the clock at most four times, or records at most seven events. Norm and updates wait
+    ///          for all reductions before they compute.
     /// @throws  UsageError during a step
-    void measure(
-        SourceLocation where = SourceLocation::current()) requires detail::TimedByHost<typename Engine::Stream> {
-        cursor(where).measure(where);
-    }
+    void measure(SourceLocation where = SourceLocation::current()) { cursor(where).measure(where); }
     /// Returns the times of the last step. Call it between steps.
     /// Order:   local; the host waits for the streams.
     /// @throws  UsageError during a step, and unless the last step was measured and completed
-    MeasuredStep measured(SourceLocation where =
-                              SourceLocation::current()) const requires detail::TimedByHost<typename Engine::Stream> {
+    MeasuredStep measured(SourceLocation where = SourceLocation::current()) const {
         return cursor(where).measured(where);
     }
 

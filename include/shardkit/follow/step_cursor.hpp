@@ -90,25 +90,17 @@ class StepCursor final : public StepDirector {
 
     void measure(SourceLocation where) {
         if (in_step()) { throw_usage_error(where, "measure: a step is under way; call it between two steps"); }
-        if (!is_timed_by_host(context_.compute_stream())) {
-            throw_usage_error(where,
-                              "measure: a followed step is timed by the host's clock, which the streams of the "
-                              "engine ",
-                              engine_name<Engine>(context_.world()),
-                              " do not wait for; expected self, threads or mpi");
-        }
         std::size_t operations = 0;
         for (const StepProgram& each : programs_) { operations = std::max(operations, each.steps.size()); }
-        stamps_.start(operations);
+        stamps_.start(operations, context_.compute_stream(), where);
     }
-    schedule::MeasuredStep measured(SourceLocation where) const {
+    schedule::MeasuredStep measured(SourceLocation where) {
         if (in_step() || !stamps_.whole()) {
-            throw_usage_error(where,
-                              "measured: ", in_step() ? "a step is under way" : "the last step was not measured",
+            throw_usage_error(where, "measured: ", in_step() ? "a step is under way" : stamps_.why_none(),
                               "; expected a whole step behind measure()");
         }
         context_.synchronize();
-        return stamps_.measured(program());
+        return stamps_.measured(program(), where);
     }
 
     void begin_step(std::size_t groups, SourceLocation where) override {
@@ -128,6 +120,8 @@ class StepCursor final : public StepDirector {
         added_.assign(added_.size(), 0);
         set_in_step(true);
         stamps_.begin();
+        stamps_.await_computed(context_.communication_stream());
+        stamps_.await_computed(context_.reduction_stream());
         try {
             advance(where);
             stamps_.opened();
@@ -183,7 +177,7 @@ class StepCursor final : public StepDirector {
         const schedule::Op& op = program().steps[batch_].op;
         if (schedule::lane_of(op.act) != schedule::Lane::compute) {
             travels_ = batch_;
-            stamps_.communicates(batch_, context_.communication_stream());
+            stamps_.communicates_computed(batch_, context_.communication_stream());
         }
         ++batch_;
         return {op.act, op.microbatch};
@@ -262,6 +256,7 @@ class StepCursor final : public StepDirector {
                 const auto range = ranges().scope(at_);
                 const bool gathers = program().steps[at_].op.act == Act::gather;
                 const auto stream = gathers ? context_.communication_stream() : context_.reduction_stream();
+                await_issue(program().steps[at_], stream);
                 stamps_.communicates(at_, stream);
                 issue(program().steps[at_], stream, where);
                 stamps_.communicated(at_, stream);
@@ -272,10 +267,18 @@ class StepCursor final : public StepDirector {
             ++at_;
         }
     }
+    /// Makes the stream wait for what its collectives need. Those wait for what is computed themselves, but where
+    /// they are measured this is to be no communication.
+    void await_issue(const Step& step, const typename Engine::Stream& stream) {
+        if (step.takes != none) { await(step.takes, stream); }
+        if (!stamps_.taken()) [[likely]] { return; }
+        Group<Engine>& group = *led_[step.op.group];
+        if (step.op.act == Act::gather) { group.parameters().await_update(); }
+        if (step.op.act == Act::reduce) { group.gradients().await_added(); }
+    }
     void issue(const Step& step, const typename Engine::Stream& stream, SourceLocation where) {
         const std::uint32_t g = step.op.group;
         Group<Engine>& group = *led_[g];
-        if (step.takes != none) { await(step.takes, stream); }
         if (step.op.act == Act::gather) {
             group.parameters().hold(memory(step.takes), where);
             holds_[g] = step.takes != none ? 1 : 0;

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
+#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/follow/measured_step.hpp>
 #include <shardkit/follow/step_program.hpp>
 #include <shardkit/schedule/schedule.hpp>
@@ -16,68 +22,93 @@ template <class S>
 concept TimedByHost = requires(const S& stream) {
     stream.submit([] {});
 };
-/// Returns whether it is one, where the stream's engine is a value.
-template <class S>
-constexpr bool is_timed_by_host([[maybe_unused]] const S& stream) noexcept {
-    if constexpr (requires { stream.on_device(); }) {
-        return !stream.on_device();
-    } else {
-        return TimedByHost<S>;
-    }
-}
 
-/// Takes the timestamps of a step, by operation. It takes none before `start`.
-/// Cost:    up to four reads of the clock for each operation, and for communication two commands in its stream; if it
-///          does not measure, a test for each
+/// Takes the timestamps of a step, by operation: by the host's clock, or by the device whose streams these are. It
+/// takes none before `start`, and none of a step that is captured into a graph.
+/// Cost:    up to four reads of the clock for each operation, and for communication two commands in its stream, or up
+///          to seven of a device's events; if it does not measure, a test for each
 class StepStamps {
   public:
     using Clock = std::chrono::steady_clock;
     using Time = Clock::time_point;
 
-    /// Starts to measure from the next step on, for steps of at most `operations` operations.
-    void start(std::size_t operations) {
+    /// Starts to measure from the next step on, for steps of at most `operations` operations whose verbs are in the
+    /// order of `compute`.
+    template <class Stream>
+    void start(std::size_t operations, const Stream& compute, SourceLocation where) {
+        static_assert(std::is_base_of_v<AnyStream, Stream> || TimedByHost<Stream>,
+                      "Following::measure: the engine's Stream must run functions of the host, or be an AnyStream");
         stamps_.resize(operations);
+        if constexpr (std::is_base_of_v<AnyStream, Stream>) {
+            compute_ = compute;
+            times_.reset(compute.make_times(number(operations, arrives) + 1, where));
+        }
         whole_ = false;
-        taken_ = true;
+        wanted_ = taken_ = true;
     }
     bool taken() const noexcept { return taken_; }
     /// Returns whether the last step was measured from its start to its end.
     bool whole() const noexcept { return whole_; }
+    /// Says why the last step has no times.
+    const char* why_none() const noexcept {
+        return wanted_ && !taken_ ? "the last step was captured into a graph, whose parts have no times"
+                                  : "the last step was not measured";
+    }
 
-    Time now() const noexcept { return taken_ ? Clock::now() : Time(); }
+    Time now() const noexcept { return taken_ && !times_ ? Clock::now() : Time(); }
     void begin() noexcept {
         whole_ = false;
+        taken_ = wanted_ && compute_.capture() == 0;
         began_ = now();
+        if (taken_ && times_) { compute_.take_time(*times_, of_begin); }
     }
     /// Marks that the work before the first verb was given to the streams.
-    void opened() noexcept { opened_ = now(); }
+    void opened() noexcept {
+        opened_ = now();
+        if (taken_ && times_) { compute_.take_time(*times_, of_opened); }
+    }
     void end(bool whole) noexcept { whole_ = taken_ && whole; }
 
     /// Mark the stages of a verb: it is called; what it waits for is complete; it begins to communicate; its work is
     /// done; the work that follows it was given to the streams.
-    void arrived(std::size_t op, Time at) noexcept { set(op, &Stamp::arrived, at); }
-    void ready(std::size_t op) noexcept { set(op, &Stamp::ready, now()); }
-    void done(std::size_t op) noexcept { set(op, &Stamp::done, now()); }
-    void left(std::size_t op) noexcept { set(op, &Stamp::left, now()); }
+    void arrived(std::size_t op, Time at) noexcept { set(op, arrives, at); }
+    void ready(std::size_t op) noexcept { set(op, is_ready, now()); }
+    void done(std::size_t op) noexcept { set(op, is_done, now()); }
+    void left(std::size_t op) noexcept { set(op, leaves, now()); }
 
     template <class Stream>
     void marked(std::size_t op, const Stream& stream) {
-        set(op, &Stamp::marked, now());
-        communicates(op, stream);
+        set(op, marks, now());
+        communicates_computed(op, stream);
     }
 
     /// Mark the begin and the end of an operation's collectives, in the order of the stream.
     template <class Stream>
     void communicates(std::size_t op, const Stream& stream) {
-        submit(op, &Stamp::begins, stream);
+        submit(op, begins, stream);
     }
     template <class Stream>
     void communicated(std::size_t op, const Stream& stream) {
-        submit(op, &Stamp::ends, stream);
+        submit(op, ends, stream);
+    }
+
+    /// Makes a device's stream wait for what was computed so far, as the collectives that come next do themselves:
+    /// this is to be no communication.
+    template <class Stream>
+    void await_computed(const Stream& stream) {
+        if constexpr (std::is_base_of_v<AnyStream, Stream>) {
+            if (taken_ && times_) [[unlikely]] { stream.wait(compute_.record()); }
+        }
+    }
+    template <class Stream>
+    void communicates_computed(std::size_t op, const Stream& stream) {
+        await_computed(stream);
+        communicates(op, stream);
     }
 
     /// Returns the times of the step. @pre whole(), and the streams have reached the end of the step
-    schedule::MeasuredStep measured(const StepProgram& program) const {
+    schedule::MeasuredStep measured(const StepProgram& program, SourceLocation where) {
+        if (times_) { read_times(program.steps.size(), where); }
         schedule::MeasuredStep step;
         step.began = began_;
         step.spans.reserve(1 + 4 * program.steps.size());  // the same capacity on every rank
@@ -90,22 +121,22 @@ class StepStamps {
         Time resumed = opened_;
         add(schedule::SpanKind::waits, 0, began_, opened_);
         for (std::size_t i = 0; i < program.steps.size(); ++i) {
-            const Stamp& at = stamps_[i];
+            const Stamps& at = stamps_[i];
             const Act act = program.steps[i].op.act;
             const bool between = act == Act::to_owners || act == Act::from_owners;
             if (!schedule::is_of_program(act) || act == Act::norm || between) {
-                step.communication += add(schedule::SpanKind::communicates, i, at.begins, at.ends);
+                step.communication += add(schedule::SpanKind::communicates, i, at[begins], at[ends]);
             }
             if (!schedule::is_of_program(act) || schedule::is_of_batch(act)) {
                 continue;
             }                                                   // batches are parts of the updates' call
             const std::size_t last = last_of_call(program, i);  // updates are one call
-            const Time ready = act == Act::use ? at.done : stamps_[last].ready;
-            const Time computed = act == Act::norm ? at.marked : at.done;
-            step.compute += add(schedule::SpanKind::computes, i, resumed, at.arrived);
-            add(schedule::SpanKind::waits, i, at.arrived, ready);
+            const Time ready = act == Act::use ? at[is_done] : stamps_[last][is_ready];
+            const Time computed = act == Act::norm ? at[marks] : at[is_done];
+            step.compute += add(schedule::SpanKind::computes, i, resumed, at[arrives]);
+            add(schedule::SpanKind::waits, i, at[arrives], ready);
             step.compute += add(schedule::SpanKind::computes, i, ready, computed);
-            resumed = stamps_[last].left;
+            resumed = stamps_[last][leaves];
             add(schedule::SpanKind::waits, i, computed, resumed);
             i = last;
         }
@@ -114,10 +145,22 @@ class StepStamps {
     }
 
   private:
-    struct Stamp {
-        Time arrived, ready, marked, done, left;
-        Time begins, ends;  // of the operation's collectives
-    };
+    enum Stage : std::uint8_t {
+        arrives,
+        is_ready,
+        marks,
+        is_done,
+        leaves,
+        begins,
+        ends
+    };  // the last two: collectives
+    using Stamps = std::array<Time, 7>;
+
+    // Numbers of a device's times: the moment at which they are read, those of the step, those of its operations.
+    static constexpr std::size_t of_reading = 0, of_begin = 1, of_opened = 2;
+    static constexpr std::size_t number(std::size_t op, std::size_t stage) noexcept {
+        return of_opened + 1 + op * std::tuple_size_v<Stamps> + stage;
+    }
 
     static std::size_t last_of_call(const StepProgram& program, std::size_t op) noexcept {
         if (program.steps[op].op.act != Act::update) { return op; }
@@ -125,22 +168,49 @@ class StepStamps {
         return op;
     }
     double seconds(Time at) const noexcept { return std::chrono::duration<double>(at - began_).count(); }
-    void set(std::size_t op, Time Stamp::*which, Time at) noexcept {
-        if (taken_) [[unlikely]] { stamps_[op].*which = at; }
+    void set(std::size_t op, Stage stage, Time at) noexcept {
+        if (!taken_) [[likely]] { return; }
+        if (times_) {
+            compute_.take_time(*times_, number(op, stage));
+        } else {
+            stamps_[op][stage] = at;
+        }
     }
     template <class Stream>
-    void submit(std::size_t op, Time Stamp::*which, const Stream& stream) {
+    void submit(std::size_t op, Stage stage, const Stream& stream) {
+        if (!taken_) [[likely]] { return; }
+        if constexpr (std::is_base_of_v<AnyStream, Stream>) {
+            if (times_) { return stream.take_time(*times_, number(op, stage)); }
+        }
         if constexpr (TimedByHost<Stream>) {
-            if (taken_) [[unlikely]] {
-                stream.submit([at = &(stamps_[op].*which)] { *at = Clock::now(); });
+            stream.submit([at = &stamps_[op][stage]] { *at = Clock::now(); });
+        }
+    }
+    /// Brings the device's times of a step to the host's clock, which is read when the device has taken one more.
+    void read_times(std::size_t operations, SourceLocation where) {
+        compute_.take_time(*times_, of_reading);
+        compute_.synchronize(where);
+        const Time now = Clock::now();
+        const auto since_begin = [&](std::size_t i) {
+            const std::chrono::duration<double> seconds(times_->seconds(of_begin, i, where));
+            return std::chrono::duration_cast<Clock::duration>(seconds);
+        };
+        began_ = now - since_begin(of_reading);
+        opened_ = began_ + since_begin(of_opened);
+        for (std::size_t op = 0; op < operations; ++op) {
+            for (std::size_t stage = 0; stage < stamps_[op].size(); ++stage) {
+                stamps_[op][stage] = began_ + since_begin(number(op, stage));
             }
         }
     }
 
-    std::vector<Stamp> stamps_;
+    std::vector<Stamps> stamps_;
+    AnyStream compute_;
+    std::unique_ptr<engine::WorkTimes> times_;  // null: the host's clock takes them
     Time began_;
     Time opened_;
-    bool taken_ = false;
+    bool wanted_ = false;
+    bool taken_ = false;  // of this step
     bool whole_ = false;
 };
 

@@ -168,6 +168,8 @@ class GradientStore {
     void finish(SourceLocation where) { reduce(Act::all_reduce, where); }
     /// Lets later work on the compute stream wait for the reduced gradients.
     void wait() { context_->compute_stream().wait(reduced_ready_); }
+    /// Lets reductions wait for the gradients that were added last, as the next one does itself.
+    void await_added() { context_->reduction_stream().wait(written_); }
 
     /// Returns the reduced gradients on this rank: elements `reduced_range` of the flat buffer, as sums that are not
     /// yet divided.

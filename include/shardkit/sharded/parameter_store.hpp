@@ -157,6 +157,8 @@ class ParameterStore {
         context_->compute_stream().wait(gathered_);
         joined_ = true;
     }
+    /// Lets gathers wait for the last update, as the next one does itself.
+    void await_update() { context_->communication_stream().wait(updated_); }
     /// Closes a window. Local work only.
     void close() noexcept {
         const Applied closed = apply(Act::close);

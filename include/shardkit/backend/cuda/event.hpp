@@ -49,14 +49,21 @@ class EventRef {
     cudaEvent_t event_;
 };
 
-/// Owns a CUDA event of the current device, without timing. Move-only.
+/// Says whether an event takes the time at which it happens.
+enum class EventTime : std::uint8_t { none, taken };
+
+/// Owns a CUDA event of the current device. Move-only.
 class Event {
   public:
+    /// Creates the event, without its time.
+    /// @throws Error
+    explicit Event(SourceLocation where = SourceLocation::current()) : Event(EventTime::none, where) {}
     /// Creates the event.
     /// @throws Error
-    explicit Event(SourceLocation where = SourceLocation::current()) {
+    explicit Event(EventTime time, SourceLocation where = SourceLocation::current()) {
         cudaEvent_t made = nullptr;
-        detail::check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "cudaEventCreateWithFlags", where);
+        const unsigned int flags = time == EventTime::taken ? cudaEventDefault : cudaEventDisableTiming;
+        detail::check(cudaEventCreateWithFlags(&made, flags), "cudaEventCreateWithFlags", where);
         event_.reset(made);
     }
 

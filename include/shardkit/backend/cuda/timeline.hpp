@@ -17,6 +17,7 @@
 #include <shardkit/backend/cuda/named_ranges.hpp>
 #include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
+#include <shardkit/backend/cuda/timed_events.hpp>
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
@@ -165,6 +166,10 @@ class TimelineState final : public engine::WorkQueue {
 #ifdef SHARDKIT_HAS_NVTX
     const engine::WorkRanges* ranges() const noexcept override { return &named_ranges; }
 #endif
+    engine::WorkTimes* make_times(std::size_t count, SourceLocation where) override {
+        const DeviceGuard on_device(device_, where);
+        return new TimedEvents(count, where);
+    }
     cudaStream_t native() const noexcept override { return stream_.native(); }
     int device() const noexcept override { return device_; }
     std::span<std::byte> scratch() const noexcept override { return scratch_.span(); }

@@ -107,6 +107,7 @@ class Trainer {
             optimizer_.step(std::move(reduced));
         }
     }
+    auto& groups() { return groups_; }
     /// A step whose gradients are reduced and dropped: nobody waits for them.
     void abandon() { static_cast<void>(gradients()); }
     void set_learning_rate(double value) { optimizer_.set_learning_rate(value); }

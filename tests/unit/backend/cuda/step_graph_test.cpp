@@ -3,18 +3,18 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/cuda/step_graph.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 
-#include "../../examples/cuda_trainer/graph.hpp"
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/backend/cuda/host_work.hpp"
 
-namespace graph_test {
+namespace step_graph_test {
 
 namespace {
 
-using cuda_trainer::after::StepGraph;
+using shardkit::gpu::StepGraph;
 using shardkit::gpu::Stream;
 using shardkit::gpu::Timeline;
 using shardkit::gpu::TimelineRef;
@@ -123,4 +123,4 @@ TEST_CASE("StepGraph: a step that throws is not captured, and the streams go on"
     CHECK(clock == 2);
 }
 
-}  // namespace graph_test
+}  // namespace step_graph_test
