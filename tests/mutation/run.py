@@ -525,7 +525,6 @@ REPLICAS = "shardkit/verify/verify_replicas.hpp"
 HASHES = "shardkit/verify/hash_values.hpp"
 HELD = "shardkit/sharded/buffer_digests.hpp"
 ROWS_HELD = "shardkit/sharded/held_memory.hpp"
-NUMBERS = "shardkit/rank/gather_values.hpp"
 SPLIT_TOO = "if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }"
 HOLDERS = "ranks.copies([[extent]]);"
 COMPARED = [
@@ -546,9 +545,8 @@ COMPARED = [
     (HASHES, "elements counted by each replica",
      "if (piece.flat.empty() || group.replica(piece.parameter, counted) != 0) { continue; }",
      "if (piece.flat.empty()) { continue; }"),
-    (HASHES, "the last rank's hash alone", "hashes_[i].hash += all.of(rank, i);", "hashes_[i].hash = all.of(rank, i);"),
-    (NUMBERS, "lower halves of numbers lost", "halves.push_back(static_cast<double>(number & 0xffff'ffffU));",
-     "halves.push_back(0);"),
+    (HASHES, "the last rank's hash alone", "hashes_[i].hash += all[rank * mine.size() + i];",
+     "hashes_[i].hash = all[rank * mine.size() + i];"),
     (HELD, "digests that do not know an element's place", "sum += element_digest(seed, number, bits);",
      "sum += element_digest(seed, 0, bits);"),
     (HELD, "the last lane's digest alone", "for (const std::uint64_t each : sums) { sum += each; }",
@@ -558,7 +556,7 @@ COMPARED = [
 COMPARED_EXPRESSIONS = [
     (REPLICAS, "shards compared with each other", HOLDERS, "Extent::full"),
     (REPLICAS, "full copies not compared", HOLDERS, "Extent::shard"),
-    (REPLICAS, "each rank compared with itself", "hashes.of([[group_of(set, rank).color()]], set)", "rank"),
+    (REPLICAS, "each rank compared with itself", "[[group_of(set, rank).color()]] * sets_.size() + set", "rank"),
     (REPLICAS, "half of the ranks is a majority", "if ([[2 * most->second > group.size()]])", "2 * most->second >= group.size()"),
     (HELD, "numbers in a part taken for those in the whole tensor",
      "[[contiguous ? begin + i * unit : part.whole_index(first + i * unit)]];", "begin + i * unit"),

@@ -11,7 +11,6 @@
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
-#include <shardkit/checkpoint/tensor_pieces.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
@@ -145,7 +144,7 @@ class TensorReader {
                 add(digest, own, begin, bytes);
                 converted.resize(places.size() * to_size);
                 convert(bytes.data(), converted.data(), places.size());
-                with_element_size(to_size, [&](auto element) {
+                with_word(to_size, [&](auto element) {
                     as_stored_.order.for_each(places.begin, places.size(), [&](std::size_t place, std::size_t whole) {
                         // For an element of another rank's part, the index is past the end.
                         const std::size_t index = pieces_.part().index_of(whole) - first_held;

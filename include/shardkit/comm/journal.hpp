@@ -22,11 +22,11 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
+#include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::engine {
 

@@ -115,6 +115,21 @@ template <FloatingElement T, FloatingElement Master>
 constexpr T to_element_by(double number) noexcept {
     return to_element<T>(static_cast<double>(static_cast<Arithmetic<Master>>(to_element<Master>(number))));
 }
+
+/// Calls f with an unsigned integer of that many bytes, as which elements are moved and compared whatever they mean.
+template <class F>
+void with_word(std::size_t bytes, const F& f) {
+    switch (bytes) {
+        case 1:
+            return f(std::uint8_t{});
+        case 2:
+            return f(std::uint16_t{});
+        case 4:
+            return f(std::uint32_t{});
+        default:
+            return f(std::uint64_t{});
+    }
+}
 }  // namespace detail
 
 /// The element type of T as a run-time value.

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
 namespace shardkit::detail {
+
+/// Returns `given`, but at most a hundred years: then no sum with a clock's time and no number of nanoseconds
+/// overflows, as those of milliseconds::max() do.
+constexpr std::chrono::milliseconds bounded_wait(std::chrono::milliseconds given) noexcept {
+    return std::min(given, std::chrono::milliseconds(std::chrono::hours(24 * 365 * 100)));
+}
 
 /// Returns the time in ticks of the processor's counter, which costs a third of a call of a clock. Ticks are made
 /// nanoseconds by a TickClock.

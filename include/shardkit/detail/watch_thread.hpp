@@ -6,8 +6,8 @@
 #include <mutex>
 #include <thread>
 
-#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::detail {
 

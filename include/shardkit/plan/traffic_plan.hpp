@@ -281,6 +281,17 @@ constexpr planner::TrafficPlan traffic_of(std::span<const GroupDescription> grou
     return plan;
 }
 
+/// The counts of a plain step with each group.
+struct PlainCounts {
+    std::span<const GroupDescription> groups;
+    const planner::PlanOptions& options;
+
+    constexpr StepCounts operator()(const GroupRows& rows, std::size_t number) const {
+        return plain_step(rows, options.microbatches,
+                          groups[number].windows_per_microbatch.value_or(options.windows_per_microbatch));
+    }
+};
+
 }  // namespace shardkit::detail
 
 namespace shardkit::planner {
@@ -292,10 +303,7 @@ namespace shardkit::planner {
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007 for the costs of collectives
 constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                    const PlanOptions& options = {}) {
-    return detail::traffic_of(groups, mesh, options, [&](const detail::GroupRows& rows, std::size_t number) {
-        return detail::plain_step(rows, options.microbatches,
-                                  groups[number].windows_per_microbatch.value_or(options.windows_per_microbatch));
-    });
+    return detail::traffic_of(groups, mesh, options, detail::PlainCounts{groups, options});
 }
 
 }  // namespace shardkit::planner

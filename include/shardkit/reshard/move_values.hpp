@@ -58,7 +58,7 @@ class ValueMemory {
             std::memcpy(to, from, count * size);
             return;
         }
-        with_element_size(size, [&](auto element) {
+        with_word(size, [&](auto element) {
             for (std::size_t i = 0; i < count; ++i) {
                 std::memcpy(to + i * to_stride * sizeof element, from + i * from_stride * sizeof element,
                             sizeof element);

@@ -36,17 +36,11 @@ SHARDKIT_CONSTEXPR_VECTOR Plan plan(const Schedule& schedule, std::span<const pl
             counts[op.group].add(step.rows(op.group), step.apply(op.act, op.group, op.microbatch));
         }
     }
-    Plan made{0, detail::resting_memory(groups, options), {}, planner::plan_host_link(groups, options)};
-    detail::add_buffer(made.memory, &planner::MemoryPlan::arena, arena_bytes(schedule, groups, where).value,
+    planner::MemoryPlan memory = detail::resting_memory(groups, options);
+    detail::add_buffer(memory, &planner::MemoryPlan::arena, arena_bytes(schedule, groups, where).value,
                        options.engine);
-    made.memory.communicators = detail::communicator_memory(groups, mesh, options.engine);
-    made.traffic = detail::traffic_of(groups, mesh, options,
-                                      [&](const detail::GroupRows&, std::size_t group) { return counts[group]; });
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-        made.numel += groups[g].numel;
-        made.zeroed += counts[g].sums_begun * detail::zeroed_bytes(groups[g]);
-    }
-    return made;
+    return detail::plan_of(groups, mesh, options, memory,
+                           [&](const detail::GroupRows&, std::size_t group) { return counts[group]; });
 }
 
 }  // namespace shardkit::schedule

@@ -78,21 +78,6 @@ struct FoldDigests {
     }
 };
 
-/// Calls f(word) with an unsigned integer of an element's size: 1, 2, 4 or 8 bytes.
-template <class F>
-void with_word(std::size_t bytes, const F& f) {
-    switch (bytes) {
-        case 1:
-            return f(std::uint8_t{});
-        case 2:
-            return f(std::uint16_t{});
-        case 4:
-            return f(std::uint32_t{});
-        default:
-            return f(std::uint64_t{});
-    }
-}
-
 /// What a rank holds of one parameter in one buffer, or a part of it.
 struct HeldPiece {
     const GroupGeometry* group = nullptr;

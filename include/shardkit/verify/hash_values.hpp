@@ -64,10 +64,12 @@ class HashSum {
         for (std::size_t i = 0; i < digests.size(); ++i) { hashes_[of_[i]].hash += digests[i]; }
         std::vector<std::uint64_t> mine;
         for (const ValuesHash& one : hashes_) { mine.push_back(one.hash); }
-        const GatheredNumbers all = gather_numbers(context_, std::span<const std::uint64_t>(mine), where);
+        const auto all = gather_values(context_, mine, where);
         for (std::size_t i = 0; i < hashes_.size(); ++i) {
             hashes_[i].hash = 0;
-            for (std::size_t rank = 0; rank < context_.world_size(); ++rank) { hashes_[i].hash += all.of(rank, i); }
+            for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
+                hashes_[i].hash += all[rank * mine.size() + i];
+            }
         }
         return std::move(hashes_);
     }

@@ -82,11 +82,12 @@ class ReplicaComparison {
         // One hash for each set of ranks first: without a difference, nothing else travels.
         std::vector<std::uint64_t> all(sets_.size(), 1);
         for (const Item& item : items_) { all[item.holders] = statement_hash(all[item.holders], item.digest); }
-        const GatheredNumbers hashes = gather_numbers(context_, std::span<const std::uint64_t>(all), where);
+        const auto hashes = gather_values(context_, all, where);
         bool equal = true;
         for (std::size_t set = 0; set < sets_.size(); ++set) {
             for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
-                equal = equal && hashes.of(rank, set) == hashes.of(group_of(set, rank).color(), set);
+                equal = equal &&
+                        hashes[rank * sets_.size() + set] == hashes[group_of(set, rank).color() * sets_.size() + set];
             }
         }
         if (!equal) { report(where); }
@@ -136,8 +137,11 @@ class ReplicaComparison {
             const std::size_t count = std::min(at_once, items_.size() - begin);
             std::vector<std::uint64_t> mine;
             for (std::size_t i = 0; i < count; ++i) { mine.push_back(items_[begin + i].digest); }
-            const GatheredNumbers digests = gather_numbers(context_, std::span<const std::uint64_t>(mine), where);
-            for (std::size_t i = 0; i < count; ++i) { find(items_[begin + i], digests, i, differences); }
+            const auto digests = gather_values(context_, mine, where);
+            for (std::size_t i = 0; i < count; ++i) {
+                find(
+                    items_[begin + i], [&](std::size_t rank) { return digests[rank * count + i]; }, differences);
+            }
         }
         constexpr std::size_t shown = 4;
         std::string text = "verify_replicas: ";
@@ -148,8 +152,8 @@ class ReplicaComparison {
         append(text, "; expected equal bits on ranks that hold the same elements (", place(where), ")");
         throw ReplicaError(std::move(differences), text);
     }
-    void find(const Item& item, const GatheredNumbers& digests, std::size_t i,
-              std::vector<ReplicaDifference>& differences) {
+    template <class Digest>
+    void find(const Item& item, const Digest& digest_of, std::vector<ReplicaDifference>& differences) {
         for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
             const RankGroup group = group_of(item.holders, rank);
             if (group.index() != 0) { continue; }  // once for each group
@@ -157,13 +161,13 @@ class ReplicaComparison {
             std::map<std::uint64_t, std::size_t> holders;  // their number, by digest
             for (std::size_t m = 0; m < group.size(); ++m) { found.ranks.push_back(group.member(m)); }
             std::sort(found.ranks.begin(), found.ranks.end());
-            for (const std::size_t member : found.ranks) { ++holders[digests.of(member, i)]; }
+            for (const std::size_t member : found.ranks) { ++holders[digest_of(member)]; }
             if (holders.size() == 1) { continue; }
             const auto most = std::max_element(holders.begin(), holders.end(),
                                                [](const auto& a, const auto& b) { return a.second < b.second; });
             if (2 * most->second > group.size()) {
                 for (const std::size_t member : found.ranks) {
-                    if (digests.of(member, i) != most->first) { found.wrong.push_back(member); }
+                    if (digest_of(member) != most->first) { found.wrong.push_back(member); }
                 }
             }
             found.what = name_of(item);

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/detail/bounded_wait.hpp>
+#include <shardkit/detail/ticks.hpp>
 
 namespace sk = shardkit;
 

@@ -8,8 +8,8 @@
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/between_hosts.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
+#include <shardkit/backend/mpi/copies.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/engine_traits.hpp>

@@ -13,7 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/detail/bounded_wait.hpp>
+#include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::nccl::detail {
 

@@ -30,9 +30,9 @@
 #include <shardkit/backend/nccl/meeting.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/descriptor.hpp>
+#include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::nccl::detail {
 

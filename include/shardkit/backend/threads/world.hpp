@@ -28,10 +28,10 @@
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
+#include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::threads::detail {
 

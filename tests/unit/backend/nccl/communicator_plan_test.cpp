@@ -10,7 +10,7 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/plan/communicator_plan.hpp>
+#include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
