@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
@@ -220,11 +221,12 @@ class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOp
         : Parts(model, products, options, rest, matrices, param_groups, where),
           CombinedOptimizer<Engine>(model, {this->matrices_, this->rest_}, where) {}
     /// With the library's own products, on engines of the host.
+    /// @throws UsageError on one of devices; else as above
     explicit Muon(const Model<Engine, Precision>& model, const MuonOptions& options = {},
                   const AdamWOptions& rest = {}, const Matrices& matrices = {},
                   const std::vector<ParamGroup>& param_groups = {},
                   SourceLocation where = SourceLocation::current()) requires(detail::may_host_read<EngineType>)
-        : Muon(model, HostProducts{}, options, rest, matrices, param_groups, where) {}
+        : Muon(model, host_products(model, where), options, rest, matrices, param_groups, where) {}
 
     /// The part that has the matrices, for its options and ParamGroups.
     rules::MatrixOptimizer<rules::MuonRule, Engine, Precision>& matrices() noexcept { return this->matrices_; }
@@ -245,6 +247,17 @@ class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOp
                                    "set_learning_rate of matrices() and of rest()");
         }
         this->set_rates(learning_rate, given, where);
+    }
+
+  private:
+    static HostProducts host_products(const Model<Engine, Precision>& model, SourceLocation where) {
+        const auto& context = model.context(where);
+        if (!detail::host_reads<Engine>(context.compute_stream())) {
+            throw_usage_error(where, "Muon without a library of products on the engine ",
+                              detail::engine_name<Engine>(context.world()),
+                              ", whose matrices are a device's; expected one, gpu::CublasProducts say");
+        }
+        return {};
     }
 };
 template <class Engine, class Precision>

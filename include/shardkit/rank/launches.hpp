@@ -40,7 +40,13 @@ struct EachIndex {
 template <class Engine, class Work>
 void run_each(const typename Engine::Stream& stream, std::uint64_t n, const Work& work) {
     if constexpr (may_host_read<Engine> && std::invocable<const Work&>) {
-        if (host_reads<Engine>(stream)) { return Engine::Kernels::run_once(stream, work); }
+        if (host_reads<Engine>(stream)) {
+            if constexpr (may_be_device<Engine>) {
+                return stream.submit(work);  // no kernel of a device's is made of it
+            } else {
+                return Engine::Kernels::run_once(stream, work);
+            }
+        }
     }
     if constexpr (RunsByIndex<Engine>) {
         Engine::Kernels::for_each_index(stream, n, work);

@@ -14,6 +14,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/matrix_products.hpp>
@@ -41,8 +42,8 @@ class CublasProducts {
 
     /// @throws UsageError when the handle's stream is another; std::runtime_error with cuBLAS's text
     template <std::floating_point A>
-    void multiply(const TimelineRef& stream, const rules::MatrixProduct<A>& p) const {
-        require_stream(stream);
+    void multiply(const AnyStream& stream, const rules::MatrixProduct<A>& p) const {
+        require_stream(TimelineRef(stream));
         // Row-major matrices are the transposes of those that cuBLAS sees.
         const auto call = [&](auto gemm) {
             return gemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, extent(p.columns), extent(p.rows), extent(p.inner),
@@ -61,8 +62,8 @@ class CublasProducts {
     }
     /// @throws as multiply
     template <std::floating_point A>
-    void gram(const TimelineRef& stream, const rules::GramProduct<A>& p) const {
-        require_stream(stream);
+    void gram(const AnyStream& stream, const rules::GramProduct<A>& p) const {
+        require_stream(TimelineRef(stream));
         const auto call = [&](auto syrk) {
             return syrk(handle_, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_T, extent(p.rows), extent(p.columns), &p.alpha,
                         p.matrix, extent(p.columns), &p.beta, p.out, extent(p.rows));
