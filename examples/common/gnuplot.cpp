@@ -16,13 +16,13 @@
 
 namespace program {
 
-void require_plotter(const std::string& file, const std::string& flag) {
+void require_plotter(const std::string& file) {
     if (!file.ends_with(".svg") && !file.ends_with(".png")) {
-        throw bad_flag(flag, file, "a file name that ends in .png or .svg");
+        throw bad_flag("--plot", file, "a file name that ends in .png or .svg");
     }
     if (std::system("command -v gnuplot >/dev/null 2>&1") != 0) {
         throw InputError(
-            flag + " needs the command gnuplot, which was not found: expected it in PATH (Debian: gnuplot-nox)");
+            "--plot needs the command gnuplot, which was not found: expected it in PATH (Debian: gnuplot-nox)");
     }
 }
 

@@ -6,7 +6,7 @@
 namespace program {
 
 /// @throws InputError when `file` is neither .png nor .svg, or gnuplot, which draws, is not installed
-void require_plotter(const std::string& file, const std::string& flag = "--plot");
+void require_plotter(const std::string& file);
 
 /// What a shell's command said.
 struct Answer {

@@ -3,18 +3,37 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 namespace program {
 
 /// The caller's input cannot be used; the text names what was given and what was expected. Exit code 2.
 class InputError : public std::invalid_argument {
   public:
-    using std::invalid_argument::invalid_argument;
+    /// Of texts and whole numbers, one behind the other.
+    template <class... Pieces>
+    explicit InputError(const Pieces&... pieces) : std::invalid_argument(joined(pieces...)) {}
+
+  private:
+    template <class... Pieces>
+    static std::string joined(const Pieces&... pieces) {
+        std::string text;
+        const auto add = [&](const auto& piece) {
+            if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(piece)>>) {
+                text += std::to_string(piece);
+            } else {
+                text += piece;
+            }
+        };
+        (add(pieces), ...);
+        return text;
+    }
 };
 
 /// "--flag 'given': expected ..."
-inline InputError bad_flag(const std::string& flag, const std::string& given, const std::string& expected) {
-    return InputError(flag + " '" + given + "': expected " + expected);
+template <class... Pieces>
+InputError bad_flag(const std::string& flag, const std::string& given, const Pieces&... expected) {
+    return InputError(flag, " '", given, "': expected ", expected...);
 }
 
 }  // namespace program

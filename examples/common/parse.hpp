@@ -76,6 +76,12 @@ std::size_t parse_name(const std::string& flag, const std::string& given, const 
     throw bad_flag(flag, given, listed(names, "or"));
 }
 
+/// The name of a value whose names stand in its order.
+template <class Names, class Enum>
+constexpr std::string_view name_of(const Names& names, Enum value) {
+    return names[static_cast<std::size_t>(value)];
+}
+
 /// Of a flag that turns something on or off.
 inline constexpr std::array<std::string_view, 2> switch_names{"off", "on"};
 

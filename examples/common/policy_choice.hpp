@@ -46,12 +46,11 @@ struct PolicyChoice {
 
     shardkit::DynamicPolicy policy() const { return shardkit::named_policy(text()); }
 
-    /// @throws InputError when the policy's groups do not divide the dp ranks of `mesh`
-    void require_fits(const std::string& flag, std::size_t dp, const std::string& mesh) const {
-        if (has_groups(kind) && dp % group != 0) {
-            throw bad_flag(
-                flag, text(),
-                "a group that divides the " + std::to_string(dp) + " data-parallel ranks of --mesh " + mesh);
+    /// @throws InputError when the policy's groups do not divide the data-parallel ranks, `of` which they are
+    void require_fits(const std::string& flag, std::size_t ranks, const std::string& of = "") const {
+        if (has_groups(kind) && ranks % group != 0) {
+            throw bad_flag(flag, text(),
+                           "a group that divides the " + std::to_string(ranks) + " data-parallel ranks" + of);
         }
     }
 };

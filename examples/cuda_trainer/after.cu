@@ -7,7 +7,7 @@
 
 int main(int count, char** words) {
     using Engine = shardkit::nccl::Engine<shardkit::gpu::Kernels>;
-    return cuda_trainer::program({words + 1, words + count}, stdout, stderr,
+    return cuda_trainer::run_trainer({words + 1, words + count}, stdout, stderr,
                                  [](auto&&... given) { return cuda_trainer::after::train<Engine>(given...); });
 }
 #endif

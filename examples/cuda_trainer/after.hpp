@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/cuda/step_graph.hpp>
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/nccl.hpp>
 #include <shardkit/plan.hpp>
@@ -38,11 +39,9 @@
 #include <shardkit/step/reduce.hpp>
 #endif
 
-#include "graph.hpp"
 #include "inputs.hpp"
 #include "job.hpp"
 #include "network.hpp"
-#include "report.hpp"
 
 /// The trainer after: a policy decides what each rank holds, and thereby what is communicated.
 namespace cuda_trainer::after {
@@ -118,29 +117,11 @@ class AbortOnError {
     int under_way_;
 };
 
-/// The policy that the options name.
-inline sk::DynamicPolicy policy_of(const Options& options, std::size_t ranks) {
-    if (!has_groups(options.policy)) { return sk::named_policy(options.policy); }
-    const std::string name = options.policy + ":" + std::to_string(options.hybrid_group);
-    if (ranks % options.hybrid_group != 0) {
-        throw InputError("--policy " + name + ": expected a number that divides the " + std::to_string(ranks) +
-                         " ranks");
-    }
-    return sk::named_policy(name);
-}
-
-/// What of the optimizer lies in host memory.
-inline sk::Offload offload_of(const Options& options) {
-    return options.offload == "none"     ? sk::Offload::none
-           : options.offload == "states" ? sk::Offload::states
-                                         : sk::Offload::update;
-}
-
 /// Trains, and returns the loss of every step.
 template <class Engine>
 std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
                          const Report& report, sk::nccl::Options nccl = {}) {
-    const sk::DynamicPolicy policy = policy_of(options, job.ranks);
+    const sk::DynamicPolicy policy = options.policy.policy();
     using Mesh = sk::DeviceMesh<sk::dynamic>;
     const Shape& shape = options.shape;
     const Inputs inputs(gpu, options, job, text);
@@ -155,7 +136,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     // communicators.
     const AbortOnError guard(world, job);
     sk::Rank<Engine, Mesh> rank = sk::nccl::make_rank<Engine>(Mesh(job.ranks), world);
-    ShardedModel<Engine> parts(rank, shape, policy, offload_of(options));
+    ShardedModel<Engine> parts(rank, shape, policy, options.offload);
     sk::Model model{parts.embedding, parts.blocks, parts.head};
     model.initialize([&](auto path, auto parameter, std::uint64_t i) {
         return initial_value(shape, options.seed, path, parameter, i);
@@ -167,7 +148,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     if (!options.schedule) { report.model_bytes((planned.total() - planned.staging - planned.engine).value); }
     std::optional<sk::schedule::Following<Engine>> following;
     // After the guard: NCCL's abort waits for graphs that use the communicator.
-    std::optional<GraphOf<typename Engine::Stream>> graph;
+    std::optional<sk::gpu::StepGraph<typename Engine::Stream>> graph;
 
     const auto train_step = [&] {
         check(cudaMemsetAsync(loss.data(), 0, loss.bytes(), gpu.stream), "cudaMemsetAsync");

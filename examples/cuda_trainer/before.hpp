@@ -9,7 +9,6 @@
 #include "inputs.hpp"
 #include "job.hpp"
 #include "network.hpp"
-#include "report.hpp"
 
 /// The trainer before: every rank holds everything in flat buffers, and gradients are all-reduced.
 namespace cuda_trainer::before {
@@ -74,12 +73,13 @@ struct AdamW {
 /// Trains, and returns the loss of every step.
 inline std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
                                 const Report& report) {
-    if (options.policy != "no_shard") { throw InputError("--policy: this trainer has none, the one after it has"); }
+    if (options.policy.kind != program::PolicyKind::no_shard) {
+        throw InputError("--policy: this trainer has none, the one after it has");
+    }
     if (options.clip > 0) { throw InputError("--clip: this trainer does not clip, the one after it does"); }
     if (options.schedule) { throw InputError("--schedule on: this trainer has none, the one after it has"); }
-    if (options.offload != "none") {
-        throw InputError("--offload " + options.offload +
-                         ": this trainer keeps its states on the GPU, the one after it can offload");
+    if (options.offload != shardkit::Offload::none) {
+        throw InputError("--offload: this trainer keeps its states on the GPU, the one after it can offload");
     }
     if (options.graph) { throw InputError("--graph on: this trainer captures nothing, the one after it does"); }
     const Shape& shape = options.shape;

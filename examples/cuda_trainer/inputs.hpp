@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "../common/input_file.hpp"
 #include "batch.hpp"
 #include "gpu.hpp"
 #include "job.hpp"
@@ -13,6 +15,17 @@
 #include "options.hpp"
 
 namespace cuda_trainer {
+
+/// What the options name.
+/// @throws InputError when it cannot be read, or is too short for one sample
+inline std::vector<std::uint8_t> read_text(const Options& options) {
+    const std::string text = program::bytes_of(program::open_file("--text", options.text));
+    if (text.size() <= options.shape.context) {
+        throw InputError("--text ", options.text, ": it has ", text.size(), " bytes, expected at least ",
+                         options.shape.context + 1, ", one more than --context");
+    }
+    return {text.begin(), text.end()};
+}
 
 /// The text, and this rank's batches of one step: they lie at the same addresses in every step.
 class Inputs {

@@ -42,7 +42,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_count(flags, "--microbatches", options.microbatches, 1, most_microbatches);
     program::read_file(flags, "--out", options.out);
     if (!options.out.ends_with(".svg")) { throw program::bad_flag("--out", options.out, "a name that ends in .svg"); }
-    options.policy.require_fits("--policy", options.mesh.dp, options.mesh.describe());
+    options.policy.require_fits("--policy", options.mesh.dp, " of --mesh " + options.mesh.describe());
     return options;
 }
 

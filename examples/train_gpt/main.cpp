@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <ios>
-#include <memory>
+#include <map>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "../common/attempt.hpp"
 #include "../common/gnuplot.hpp"
@@ -47,23 +47,20 @@ struct Prepared {
     Options options;
     PlanSummary plan;
     Inputs inputs;
-    std::unique_ptr<OutputFile> json;  // of the process that reports
-    std::unique_ptr<OutputFile> plot;
-    std::unique_ptr<OutputFile> stragglers;
-    std::unique_ptr<OutputFile> schedule;
-    std::unique_ptr<OutputFile> trace;
-    std::unique_ptr<OutputFile> hashes;
+    std::map<std::string_view, OutputFile> files;  // of Options::outputs; unwanted but in the process that reports
+
+    const OutputFile& file(std::string_view flag) const { return files.at(flag); }
 };
 
 /// What a plan does without, where it was asked for.
 std::string not_written(const Options& options) {
-    const bool writes =
-        !(options.json.empty() && options.plot.empty() && options.stragglers_plot.empty() &&
-          options.schedule_out.empty() && options.trace.empty() && options.hashes.empty() && options.save.empty());
-    return writes ? "nothing written to --json, --plot, --stragglers-plot, --schedule-out, --trace, --hashes or "
-                    "--save: --plan "
-                    "does not train\n"
-                  : "";
+    bool writes = !options.save.empty();
+    std::string flags;
+    for (const auto& [flag, name] : options.outputs()) {
+        writes = writes || !name.empty();
+        flags += (flags.empty() ? "" : ", ") + std::string(flag);
+    }
+    return writes ? "nothing written to " + flags + " or --save: --plan does not train\n" : "";
 }
 
 std::string text_line(const Options& options, const Text& text) {
@@ -79,34 +76,27 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, make_plan(*options), {}, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+    Prepared prepared{*options, make_plan(*options), {}, {}};
     const bool trains = options->action == Options::Action::train;
     if (!options->trace.empty() && !prepared.plan.chosen.schedule) {
-        throw InputError("--trace: with --schedule " + options->schedule.text() + " this step has no schedule (" +
-                         prepared.plan.chosen.why + "); expected --schedule prefetch");
+        throw InputError("--trace: with --schedule ", options->schedule.text(), " this step has no schedule (",
+                         prepared.plan.chosen.why, "); expected --schedule prefetch");
     }
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     prepared.inputs = read_inputs(*options);
+    if (processes.reports() && !options->plot.empty()) { require_plotter(options->plot); }
+    for (const auto& [flag, name] : options->outputs()) {
+        const OutputFile file(flag, processes.reports() ? name : std::string());
+        for (const auto& [other, before] : prepared.files) { require_two_files(before, file); }
+        prepared.files.emplace(flag, file);
+    }
     if (processes.reports()) {
-        if (!options->plot.empty()) { require_plotter(options->plot); }
-        if (!options->stragglers_plot.empty()) { require_plotter(options->stragglers_plot, "--stragglers-plot"); }
-        prepared.json = std::make_unique<OutputFile>("--json", options->json);
-        prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
-        prepared.stragglers = std::make_unique<OutputFile>("--stragglers-plot", options->stragglers_plot);
-        prepared.schedule = std::make_unique<OutputFile>("--schedule-out", options->schedule_out);
-        prepared.trace = std::make_unique<OutputFile>("--trace", options->trace);
-        prepared.hashes = std::make_unique<OutputFile>("--hashes", options->hashes);
-        const std::array<const OutputFile*, 6> files{prepared.json.get(),       prepared.plot.get(),
-                                                     prepared.stragglers.get(), prepared.schedule.get(),
-                                                     prepared.trace.get(),      prepared.hashes.get()};
-        for (std::size_t i = 0; i < files.size(); ++i) {
-            for (std::size_t j = 0; j < i; ++j) { require_two_files(*files[j], *files[i]); }
-        }
         // Before all agree to begin: the others would wait for a process that fails here.
         print(describe_plan(*options, prepared.plan) +
               (trains ? text_line(*options, prepared.inputs.text) + blas().text() : "") +
               prepared.inputs.start.notes + (trains ? "" : not_written(*options)));
-        if (trains && prepared.schedule->wanted()) { prepared.schedule->write(prepared.plan.schedule_text); }
+        const OutputFile& schedule = prepared.file("--schedule-out");
+        if (trains && schedule.wanted()) { schedule.write(prepared.plan.schedule_text); }
     }
     if (!trains) { return std::nullopt; }
     return prepared;
@@ -144,10 +134,10 @@ class Reached {
             text += signal + " before the first step was done; nothing is written";
         } else {
             text += reached_text(options, results_, signal, prepared_.inputs.start.first_step);
-            if (prepared_.json->wanted()) {
+            if (const OutputFile& json = prepared_.file("--json"); json.wanted()) {
                 const Failure failed = attempt([&] {
-                    prepared_.json->write(json_report_of_interrupted(options, prepared_.plan, results_,
-                                                                     prepared_.inputs.start.first_step));
+                    json.write(json_report_of_interrupted(options, prepared_.plan, results_,
+                                                          prepared_.inputs.start.first_step));
                 });
                 text += failed.code == EXIT_SUCCESS ? ", written to " + options.json : "; " + failed.text;
             }
@@ -208,7 +198,7 @@ Results train_and_show(const Prepared& prepared, bool reports) {
     }
     if (!reports) { return train(job); }
     std::optional<HashesFile> hashes;
-    if (prepared.hashes->wanted()) {
+    if (prepared.file("--hashes").wanted()) {
         hashes.emplace(options.hashes);
         job.hashed = [&](const std::string& lines) { hashes->add(lines); };
     }
@@ -221,20 +211,15 @@ Results train_and_show(const Prepared& prepared, bool reports) {
 void write_results(const Prepared& prepared, const Results& results, const ResidentMemories& resident) {
     const Options& options = prepared.options;
     const std::size_t first_step = prepared.inputs.start.first_step;
-    if (prepared.json->wanted()) {
-        prepared.json->write(results.signal != 0
-                                 ? json_report_of_interrupted(options, prepared.plan, results, first_step)
-                                 : json_report(options, prepared.plan, results, resident, first_step));
+    if (const OutputFile& json = prepared.file("--json"); json.wanted()) {
+        json.write(results.signal != 0 ? json_report_of_interrupted(options, prepared.plan, results, first_step)
+                                       : json_report(options, prepared.plan, results, resident, first_step));
     }
-    if (prepared.trace->wanted() && !results.trace.empty()) { prepared.trace->write(results.trace); }
-    if (prepared.plot->wanted() && !results.losses.empty()) {
+    const OutputFile &trace = prepared.file("--trace"), &plot = prepared.file("--plot");
+    if (trace.wanted() && !results.trace.empty()) { trace.write(results.trace); }
+    if (plot.wanted() && !results.losses.empty()) {
         const std::string title = "train_gpt " + options.policy.text() + " on " + options.mesh.describe();
-        prepared.plot->write(plot_losses(options.plot, title, results.losses, first_step));
-    }
-    if (prepared.stragglers->wanted() && !results.losses.empty()) {
-        prepared.stragglers->write(plot_stragglers(options.stragglers_plot,
-                                                   "how long the others waited for each rank", results.stragglers,
-                                                   options.mesh.world()));
+        plot.write(plot_losses(options.plot, title, results.losses, first_step));
     }
 }
 

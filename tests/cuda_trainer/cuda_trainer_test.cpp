@@ -74,8 +74,7 @@ TEST_CASE("cuda_trainer: every policy on any number of ranks gives the losses of
                     CAPTURE(ranks);
                     CAPTURE(policy);
                     CAPTURE(microbatches);
-                    options.policy = policy;
-                    options.hybrid_group = ranks == 4 ? 2 : 1;
+                    options.policy = chosen(policy, ranks == 4 ? 2 : 1);
                     options.microbatches = microbatches;
                     restart(pace);
                     const Run given = run(ranks, options, sharded());
@@ -83,7 +82,9 @@ TEST_CASE("cuda_trainer: every policy on any number of ranks gives the losses of
                     CHECK(largest_difference(given.all(), alone) < rounding);
                     // Two ranks have no other order of their sums.
                     if (microbatches == 1 && policy == "no_shard") { of_no_shard = given.all(); }
-                    if (ranks < 4 && microbatches == 1 && !has_groups(policy)) { CHECK(given.all() == of_no_shard); }
+                    if (ranks < 4 && microbatches == 1 && !program::has_groups(options.policy.kind)) {
+                        CHECK(given.all() == of_no_shard);
+                    }
                 }
             }
         }
@@ -96,8 +97,7 @@ TEST_CASE("cuda_trainer: communication may run as early or as late as its stream
     options.microbatches = 2;
     options.clip = 0.5;
     for (const std::string& policy : policies) {
-        options.policy = policy;
-        options.hybrid_group = 2;
+        options.policy = chosen(policy, 2);
         restart();
         const Losses losses = run(4, options, sharded()).all();
         for (const standin::Pace pace : paces) {
@@ -120,11 +120,11 @@ TEST_CASE("cuda_trainer: offloaded states and updates give the losses of those o
     options.clip = 0.5;
     options.microbatches = 2;
     for (const std::string& policy : {std::string("no_shard"), std::string("full_shard")}) {
-        options.policy = policy;
-        options.offload = "none";
+        options.policy = chosen(policy, 2);
+        options.offload = shardkit::Offload::none;
         restart();
         const Run whole = run(2, options, sharded());
-        for (const char* const offload : {"states", "update"}) {
+        for (const auto offload : {shardkit::Offload::states, shardkit::Offload::update}) {
             for (const standin::Pace pace : paces) {
                 for (const bool graph : {false, true}) {
                     CAPTURE(policy);
@@ -151,8 +151,7 @@ TEST_CASE("cuda_trainer: launches of a captured step give the losses of plain st
                     CAPTURE(policy);
                     CAPTURE(microbatches);
                     Options options = small_options();
-                    options.policy = policy;
-                    options.hybrid_group = ranks == 4 ? 2 : 1;
+                    options.policy = chosen(policy, ranks == 4 ? 2 : 1);
                     options.microbatches = microbatches;
                     options.clip = microbatches == 1 ? 0.5 : 0;
                     restart(pace);
@@ -177,8 +176,7 @@ TEST_CASE("cuda_trainer: steps that follow a schedule give the losses of plain s
                 CAPTURE(policy);
                 CAPTURE(microbatches);
                 Options options = small_options();
-                options.policy = policy;
-                options.hybrid_group = 2;
+                options.policy = chosen(policy, 2);
                 options.microbatches = microbatches;
                 options.clip = microbatches == 1 ? 0.5 : 0;
                 restart(pace);
@@ -202,7 +200,7 @@ TEST_CASE("cuda_trainer: steps that follow a schedule give the losses of plain s
 
 TEST_CASE("cuda_trainer: samples that a launch did not get are seen in its loss") {
     Options options = small_options();
-    options.policy = "full_shard";
+    options.policy = chosen("full_shard");
     restart();
     const Losses plain = run(2, options, sharded()).all();
     options.graph = true;
@@ -223,7 +221,7 @@ TEST_CASE("cuda_trainer: it learns real text") {
     Options options = small_options();
     options.steps = 120;
     options.every = 40;
-    options.policy = "full_shard";
+    options.policy = chosen("full_shard");
     options.clip = 1;
     const Run given = run(2, options, sharded());
     check_clean();
@@ -246,8 +244,7 @@ TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator, plain 
             restart();
             constexpr std::size_t ranks = 4;
             Options options = small_options();
-            options.policy = policy;
-            options.hybrid_group = 2;
+            options.policy = chosen(policy, 2);
             options.graph = graph;
             options.schedule = graph;
             options.microbatches = 2;
@@ -291,8 +288,7 @@ TEST_CASE("cuda_trainer: the printed memory is what shardkit takes of the device
     std::vector<std::size_t> beside;
     for (const std::string& policy : policies) {
         CAPTURE(policy);
-        options.policy = policy;
-        options.hybrid_group = 2;
+        options.policy = chosen(policy, 2);
         restart();
         // A chunk of its own for every buffer, so that the device's count is that of the buffers.
         shardkit::nccl::Options nccl = small_and_patient();
@@ -326,9 +322,8 @@ TEST_CASE("cuda_trainer: a rank that gives up is an error of the others, not a h
             CAPTURE(graph);
             restart();
             Options options = small_options();
-            options.policy = policy;
+            options.policy = chosen(policy, 2);
             options.graph = graph;
-            options.hybrid_group = 2;
             shardkit::nccl::Options nccl = small_and_patient();
             nccl.timeout = std::chrono::milliseconds(300);
             const Run given = run(4, options, sharded_with(nccl), [](std::size_t rank, std::size_t step) {
@@ -350,8 +345,7 @@ TEST_CASE("cuda_trainer: a rank that is gone while communicators are made ends t
     shardkit::nccl::Options nccl = small_and_patient();
     nccl.timeout = std::chrono::milliseconds(60);
     Options options = small_options();
-    options.policy = "hybrid_shard";  // the one that splits the lent communicator
-    options.hybrid_group = 2;
+    options.policy = chosen("hybrid_shard", 2);  // the one that splits the lent communicator
     options.steps = 1;
     constexpr std::size_t ranks = 4;
     const Train train = sharded_with(nccl);
@@ -385,11 +379,10 @@ TEST_CASE("cuda_trainer: a rank that is gone at any of its calls ends the others
             CAPTURE(policy);
             CAPTURE(graph);
             Options options = small_options();
-            options.policy = policy;
+            options.policy = chosen(policy, 2);
             options.graph = graph;
             options.clip = 1;
             options.steps = 3;
-            options.hybrid_group = 2;
             const std::size_t ranks = policy == "hybrid_shard" ? 4 : 2;
             std::size_t call = 0;
             for (bool all_done = false; !all_done; call += test_size::reduced() ? 8U : 2U) {

@@ -16,7 +16,6 @@
 
 #include "../../examples/cuda_trainer/after.hpp"
 #include "../../examples/cuda_trainer/before.hpp"
-#include "../../examples/cuda_trainer/text.hpp"
 #ifndef SHARDKIT_COMPILED
 #include "../unit/backend/nccl/host_functions.hpp"
 #endif
@@ -84,6 +83,12 @@ inline Options small_options() {
     return options;
 }
 
+/// The policy of a name, with so many ranks in a group where it has some.
+inline program::PolicyChoice chosen(const std::string& name, std::size_t group = 1) {
+    const bool groups = name.starts_with("hybrid") || name.starts_with("secondary");
+    return program::parse_policy("--policy", groups ? name + ":" + std::to_string(group) : name);
+}
+
 /// Lets the ranks meet.
 class Meeting {
   public:
@@ -136,7 +141,7 @@ inline Run run(
             try {
                 Gpu gpu(static_cast<int>(rank));
                 Job job(id, rank, ranks);
-                const std::vector<std::uint8_t> text = read_text(options.text, options.shape);
+                const std::vector<std::uint8_t> text = read_text(options);
                 Report report;
                 report.model_bytes = [&](std::size_t bytes) { result.bytes[rank] = bytes; };
                 report.step = [&](std::size_t step, double) { on_step(rank, step); };

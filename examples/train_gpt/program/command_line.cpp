@@ -136,7 +136,6 @@ void add_host_flags(program::Flags& flags) {
     flags.add_switch("--stragglers",
                      "say how long the ranks let each other wait, in which of the last 100 steps, for what; the "
                      "measured memory has the calls that are kept for it");
-    flags.add("--stragglers-plot", "FILE", "draw it, .png or .svg");
     flags.add("--slow", "RANK:SECONDS", "let a rank sleep so long before each step, to see what is told of it");
     add_checkpoint_flags(flags, ", and when SIGTERM or SIGINT ends the run after its current step");
 }
@@ -150,7 +149,7 @@ void read_checkpoint_flags(const program::Flags& flags, Options& o) {
     program::read_name(flags, "--names", name_kinds, o.names);
     const auto require = [&](const char* flag, const char* needed, bool is_given) {
         if (flags.is_given(flag) && !is_given) {
-            throw program::InputError(std::string(flag) + " alone: expected " + needed + " as well");
+            throw program::InputError(flag, " alone: expected ", needed, " as well");
         }
     };
     require("--save-every", "--save", !o.save.empty());
@@ -165,8 +164,7 @@ void read_record_flags(const program::Flags& flags, Options& o) {
         throw program::InputError("--deadline: expected a millisecond or more");
     }
     program::read_file(flags, "--record", o.record);
-    program::read_file(flags, "--stragglers-plot", o.stragglers_plot);
-    o.stragglers = flags.is_given("--stragglers") || !o.stragglers_plot.empty();
+    o.stragglers = flags.is_given("--stragglers");
     flags.use("--slow", [&](const std::string& flag, const std::string& given) {
         const std::size_t colon = std::min(given.find(':'), given.size() - 1);
         o.slow_rank = program::parse_count(flag, given.substr(0, colon), 0, o.mesh.world() - 1);
@@ -175,24 +173,24 @@ void read_record_flags(const program::Flags& flags, Options& o) {
     std::error_code unknown;
     const fs::path folder = fs::path(o.record).parent_path();
     if (!folder.empty() && !fs::is_directory(folder, unknown)) {
-        throw program::InputError("--record '" + o.record + "': expected a folder that exists before the prefix");
+        throw program::InputError("--record '", o.record, "': expected a folder that exists before the prefix");
     }
 }
 
 /// Refuses slices that the ranks or the batch cannot have.
 void validate_slices(const Options& o) {
     const std::string given = "--slices " + std::to_string(o.slices);
-    if (!std::has_single_bit(o.slices)) { throw program::InputError(given + ": expected a power of two"); }
+    if (!std::has_single_bit(o.slices)) { throw program::InputError(given, ": expected a power of two"); }
     if (!std::has_single_bit(o.mesh.dp) || o.slices % o.mesh.dp != 0) {
-        throw program::InputError(given + " with --mesh " + o.mesh.describe() +
+        throw program::InputError(given, " with --mesh ", o.mesh.describe(),
                                   ": expected data-parallel ranks that are a power of two and divide them");
     }
     if (o.mesh.cp != 1) {
-        throw program::InputError(given + " with --mesh " + o.mesh.describe() +
+        throw program::InputError(given, " with --mesh ", o.mesh.describe(),
                                   ": expected cp = 1, as ranks of cp add parts of one slice");
     }
     if (o.batch % o.slices != 0) {
-        throw program::InputError("--batch " + std::to_string(o.batch) + ": expected a multiple of " + given);
+        throw program::InputError("--batch ", o.batch, ": expected a multiple of ", given);
     }
 }
 
@@ -203,17 +201,17 @@ void read_replay(const program::Flags& flags, Options& o) {
     program::read_count(flags, "--replay", slice, 0);
     if (slice >= o.slices) {
         throw program::InputError(
-            "--replay " + std::to_string(slice) + " with " +
-            (o.slices == 0 ? std::string("no --slices") : "--slices " + std::to_string(o.slices)) +
+            "--replay ", slice, " with ",
+            (o.slices == 0 ? std::string("no --slices") : "--slices " + std::to_string(o.slices)),
             ": expected the number of a slice, from 0");
     }
     if (o.mesh.dp != 1) {
-        throw program::InputError("--replay with --mesh " + o.mesh.describe() + ": expected dp = 1");
+        throw program::InputError("--replay with --mesh ", o.mesh.describe(), ": expected dp = 1");
     }
     for (const char* const flag : {"--json", "--plot", "--schedule-out", "--trace", "--save", "--sample", "--release",
-                                   "--schedule", "--verify-every", "--stragglers", "--stragglers-plot", "--slow"}) {
+                                   "--schedule", "--verify-every", "--stragglers", "--slow"}) {
         if (flags.is_given(flag)) {
-            throw program::InputError(std::string("--replay with ") + flag + ": expected a slice alone, and no step");
+            throw program::InputError("--replay with ", flag, ": expected a slice alone, and no step");
         }
     }
     o.replay = slice;
@@ -237,31 +235,16 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
 }
 /// Refuses to write a result over what is read.
 void validate_files(const Options& o) {
-    struct Named {
-        const char* flag;
-        const std::string& path;
-    };
-    const Named outputs[] = {{"--json", o.json},
-                             {"--plot", o.plot},
-                             {"--stragglers-plot", o.stragglers_plot},
-                             {"--schedule-out", o.schedule_out},
-                             {"--trace", o.trace},
-                             {"--hashes", o.hashes}};
-    const Named inputs[] = {{"--text", o.text},
-                            {"--tokens", o.tokens},
-                            {"--encoding", o.encoding},
-                            {"--init", o.init},
-                            {"--resume", o.resume}};
-    const auto refuse = [](const Named& output, const Named& other, const char* what) {
-        throw program::InputError(std::string(output.flag) + " '" + output.path + "' " + what + " " + other.flag +
-                                  " '" + other.path + "': expected a file of its own");
-    };
-    for (const Named& output : outputs) {
-        if (output.path.empty()) { continue; }
-        for (const Named& input : inputs) {
-            if (input.path.empty()) { continue; }
-            if (same_file(output.path, input.path)) { refuse(output, input, "would be written over"); }
-            if (lies_in(output.path, input.path)) { refuse(output, input, "would be written over a file of"); }
+    for (const auto& [flag, output] : o.outputs()) {
+        for (const auto& [other, input] : {std::pair<const char*, const std::string&>{"--text", o.text},
+                                           {"--tokens", o.tokens},
+                                           {"--encoding", o.encoding},
+                                           {"--init", o.init},
+                                           {"--resume", o.resume}}) {
+            const bool same = same_file(output, input);
+            if (output.empty() || input.empty() || !(same || lies_in(output, input))) { continue; }
+            throw program::InputError(flag, " '", output, "' would be written over ", same ? "" : "a file of ", other,
+                                      " '", input, "': expected a file of its own");
         }
     }
 }
@@ -347,8 +330,7 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
     program::read_file(flags, "--hashes", o.hashes);
     program::read_count(flags, "--verify-every", o.verify_every, 0);
     if (!o.trace.empty() && o.schedule.kind == ScheduleChoice::Kind::none) {
-        throw program::InputError(std::string("--trace with --schedule none: expected prefetch") +
-                                  (on_gpus ? "" : " or auto"));
+        throw program::InputError("--trace with --schedule none: expected prefetch", (on_gpus ? "" : " or auto"));
     }
     if (!o.trace.empty() && o.graph) {
         throw program::InputError("--trace with --graph on: expected off, as what a graph launches has no times");
@@ -360,17 +342,15 @@ Options read_options(const program::Flags& flags, Options o, std::size_t process
     validate_files(o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
     if (flags.is_given("--ranks-per-host") && o.engine != EngineKind::mpi && o.action == Options::Action::train) {
-        throw program::InputError("--ranks-per-host with --engine " +
-                                  std::string(engine_names[static_cast<std::size_t>(o.engine)]) +
+        throw program::InputError("--ranks-per-host with --engine ", program::name_of(engine_names, o.engine),
                                   ", whose ranks are on one host: expected --engine mpi or --plan");
     }
     if (o.engine != EngineKind::threads && o.action == Options::Action::train && o.mesh.world() != processes) {
         const bool of_mpi = o.engine == EngineKind::mpi;
-        throw program::InputError("--mesh " + o.mesh.describe() + " has " + std::to_string(o.mesh.world()) +
-                                  " ranks, but this job" + (of_mpi ? " of --engine mpi has " : " has ") +
-                                  std::to_string(processes) + " processes: expected " +
-                                  (of_mpi ? "mpirun -n " + std::to_string(o.mesh.world()) + ", or " : std::string()) +
-                                  "--mesh " + std::to_string(processes) + "x1x1");
+        throw program::InputError("--mesh ", o.mesh.describe(), " has ", o.mesh.world(), " ranks, but this job",
+                                  (of_mpi ? " of --engine mpi has " : " has "), processes, " processes: expected ",
+                                  (of_mpi ? "mpirun -n " + std::to_string(o.mesh.world()) + ", or " : std::string()),
+                                  "--mesh ", processes, "x1x1");
     }
     validate(o);
     return o;
@@ -383,20 +363,18 @@ void validate_split(const Options& o) {
                std::to_string(extent);
     };
     if (o.model.heads % o.mesh.tp != 0) {
-        throw program::InputError("--heads " + std::to_string(o.model.heads) + by("tp", o.mesh.tp) +
-                                  ", which splits them");
+        throw program::InputError("--heads ", o.model.heads, by("tp", o.mesh.tp), ", which splits them");
     }
     if (o.model.rows_of_vocabulary() % o.mesh.tp != 0) {
-        throw program::InputError("--mesh " + o.mesh.describe() + ": expected a tp that divides the vocabulary of " +
-                                  std::to_string(o.model.rows_of_vocabulary()));
+        throw program::InputError("--mesh ", o.mesh.describe(), ": expected a tp that divides the vocabulary of ",
+                                  o.model.rows_of_vocabulary());
     }
     const Split split = o.split();
     if (o.model.sequence % split.token_unit() != 0) {
         const std::string tokens =
             split.splits_tokens() ? "2 * cp and, with --sequence-parallel on, of cp * tp" : "2 * cp";
-        throw program::InputError("--sequence " + std::to_string(o.model.sequence) + " with --mesh " +
-                                  o.mesh.describe() + ": expected a multiple of " +
-                                  std::to_string(split.token_unit()) + ", of " + tokens);
+        throw program::InputError("--sequence ", o.model.sequence, " with --mesh ", o.mesh.describe(),
+                                  ": expected a multiple of ", split.token_unit(), ", of ", tokens);
     }
 }
 
@@ -405,34 +383,32 @@ void validate_experts(const Options& o) {
     const std::string experts = "--experts " + std::to_string(o.model.experts);
     const std::string ep = "--ep " + std::to_string(o.ep);
     if (o.model.experts == 0) {
-        if (o.ep > 1) { throw program::InputError(ep + ": expected --experts, whose ranks it counts"); }
+        if (o.ep > 1) { throw program::InputError(ep, ": expected --experts, whose ranks it counts"); }
         return;
     }
     if (o.model.top > o.model.experts) {
-        throw program::InputError("--top " + std::to_string(o.model.top) + " of " + experts +
-                                  ": expected at most as many");
+        throw program::InputError("--top ", o.model.top, " of ", experts, ": expected at most as many");
     }
-    if (o.model.experts % o.ep != 0) { throw program::InputError(experts + ": expected a multiple of " + ep); }
+    if (o.model.experts % o.ep != 0) { throw program::InputError(experts, ": expected a multiple of ", ep); }
     const std::string mesh = " with --mesh " + o.mesh.describe();
     if (o.mesh.dp * o.mesh.cp % o.ep != 0 || (o.ep % o.mesh.cp != 0 && o.mesh.cp % o.ep != 0)) {
-        throw program::InputError(ep + mesh + ": expected a divisor of dp x cp that is a factor or a multiple of cp");
+        throw program::InputError(ep, mesh, ": expected a divisor of dp x cp that is a factor or a multiple of cp");
     }
     const std::string policy = " with --policy " + o.policy.text();
     if (program::has_groups(o.policy.kind) && o.policy.group * o.mesh.cp % o.ep != 0) {
-        throw program::InputError(ep + mesh + policy + ": expected a divisor of a group's " +
-                                  std::to_string(o.policy.group * o.mesh.cp) + " data ranks");
+        throw program::InputError(ep, mesh, policy, ": expected a divisor of a group's ", o.policy.group * o.mesh.cp,
+                                  " data ranks");
     }
     if (o.slices > 0 && o.ep > 1 && o.dtype == Dtype::bf16) {
-        throw program::InputError("--slices " + std::to_string(o.slices) + " with " + ep +
-                                  " and --dtype bf16, whose " +
+        throw program::InputError("--slices ", o.slices, " with ", ep, " and --dtype bf16, whose ",
                                   "gradients would be rounded once for several ranks: expected fp32 or fp64");
     }
     if (o.split().splits_tokens()) {
-        throw program::InputError(experts + mesh + " and --sequence-parallel on: expected off, as each rank of tp " +
+        throw program::InputError(experts, mesh, " and --sequence-parallel on: expected off, as each rank of tp ",
                                   "sends all of its tokens to its part of the experts");
     }
-    if (o.gather != GatherKind::full) { throw program::InputError(experts + ": expected --gather full"); }
-    if (o.names != NameKind::shardkit) { throw program::InputError(experts + ": expected --names shardkit"); }
+    if (o.gather != GatherKind::full) { throw program::InputError(experts, ": expected --gather full"); }
+    if (o.names != NameKind::shardkit) { throw program::InputError(experts, ": expected --names shardkit"); }
 }
 
 }  // namespace
@@ -441,59 +417,57 @@ void validate(const Options& o) {
     const std::string mesh = o.mesh.describe();
     validate_experts(o);
     if (o.states != shardkit::StateFormat::full && (o.dtype == Dtype::fp64 || o.optimizer != OptimizerKind::adamw)) {
-        throw program::InputError("--states " + std::string(state_names[static_cast<std::size_t>(o.states)]) +
+        throw program::InputError("--states ", program::name_of(state_names, o.states),
                                   ": expected --optimizer adamw, and --dtype fp32 or bf16");
     }
     if (o.gather != GatherKind::full &&
         (o.dtype != Dtype::fp32 || o.optimizer != OptimizerKind::adamw || o.states != shardkit::StateFormat::full ||
          o.offload != shardkit::Offload::none)) {
-        throw program::InputError("--gather " + std::string(gather_names[static_cast<std::size_t>(o.gather)]) +
+        throw program::InputError("--gather ", program::name_of(gather_names, o.gather),
                                   ": this program has it with --dtype fp32, --optimizer adamw and --states full "
                                   "alone, and masters of codes are not offloaded");
     }
     if (o.gather != GatherKind::full && (o.policy.kind == program::PolicyKind::hybrid_optimizer ||
                                          o.policy.kind == program::PolicyKind::secondary_shard)) {
-        throw program::InputError("--gather " + std::string(gather_names[static_cast<std::size_t>(o.gather)]) +
-                                  " with --policy " + o.policy.text() +
+        throw program::InputError("--gather ", program::name_of(gather_names, o.gather), " with --policy ",
+                                  o.policy.text(),
                                   ": expected one that has all masters in each group, as hybrid_shard:N");
     }
     if (o.master != shardkit::MasterWeights::kept && o.dtype != Dtype::bf16) {
-        throw program::InputError("--master " + std::string(master_names[static_cast<std::size_t>(o.master)]) +
+        throw program::InputError("--master ", program::name_of(master_names, o.master),
                                   ": expected --dtype bf16, which has masters");
     }
     if (o.offload != shardkit::Offload::none &&
         (o.action == Options::Action::train || o.optimizer == OptimizerKind::muon)) {
         throw program::InputError(
-            "--offload " + std::string(offload_names[static_cast<std::size_t>(o.offload)]) +
+            "--offload ", program::name_of(offload_names, o.offload),
             ": the engines of this program have the host's memory, where nothing is to be moved, "
             "and Muon needs its states on the device; expected --plan, and another optimizer "
             "(examples/cuda_trainer trains with --offload)");
     }
     if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
-        throw program::InputError("--mesh " + mesh +
+        throw program::InputError("--mesh ", mesh,
                                   ": expected at most 1024 ranks as threads of one process; --plan takes any");
     }
-    o.policy.require_fits("--policy", o.mesh.dp, mesh);
+    o.policy.require_fits("--policy", o.mesh.dp, " of --mesh " + mesh);
     if (o.mesh.dp > 0xffff'ffffU || o.mesh.tp > 0xffffU || o.mesh.cp > 0xffffU) {
         throw program::bad_flag("--mesh", mesh, "at most 4294967295x65535x65535 ranks");
     }
     const std::string batch = "--batch " + std::to_string(o.batch);
     if (o.batch % o.mesh.dp != 0) {
-        throw program::InputError(batch + ": expected a multiple of the " + std::to_string(o.mesh.dp) +
-                                  " data-parallel ranks of --mesh " + mesh);
+        throw program::InputError(batch, ": expected a multiple of the ", o.mesh.dp,
+                                  " data-parallel ranks of --mesh ", mesh);
     }
     if (o.batch % o.microbatches != 0) {
-        throw program::InputError(batch + ": expected a multiple of --microbatches " +
-                                  std::to_string(o.microbatches));
+        throw program::InputError(batch, ": expected a multiple of --microbatches ", o.microbatches);
     }
     if (o.sequences_per_rank() < o.microbatches) {
-        throw program::InputError(batch + ": expected at least " + std::to_string(o.mesh.dp) + " x " +
-                                  std::to_string(o.microbatches) +
+        throw program::InputError(batch, ": expected at least ", o.mesh.dp, " x ", o.microbatches,
                                   ", a sequence for each data-parallel rank and microbatch");
     }
     if (o.release == sk::GradientRelease::at_update) {
         const auto refuse = [](const std::string& given, const char* expected) {
-            throw program::InputError("--release on with " + given + ": expected " + expected);
+            throw program::InputError("--release on with ", given, ": expected ", expected);
         };
         if (o.clip > 0) { refuse("--clip", "--clip 0, as a norm needs the gradients of all groups at once"); }
         if (o.microbatches > 1) {
@@ -511,8 +485,8 @@ void validate(const Options& o) {
     if (o.sample > many) { throw program::bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }
     if (o.sample > 0 && o.encoding.empty() && (o.model.vocabulary > bytes_vocabulary || !o.tokens.empty())) {
         throw program::InputError(
-            "--sample with " +
-            (o.tokens.empty() ? "--vocabulary " + std::to_string(o.model.vocabulary) : std::string("--tokens")) +
+            "--sample with ",
+            (o.tokens.empty() ? "--vocabulary " + std::to_string(o.model.vocabulary) : std::string("--tokens")),
             ": expected --encoding, or a text and at most its 256 bytes, which can be printed");
     }
     try {
@@ -523,8 +497,7 @@ void validate(const Options& o) {
         throw program::bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
     }
     if (o.engine == EngineKind::nccl && o.dtype == Dtype::fp64) {
-        throw program::bad_flag("--dtype", std::string(dtype_names[static_cast<std::size_t>(o.dtype)]),
-                                "fp32 or bf16");
+        throw program::bad_flag("--dtype", std::string(program::name_of(dtype_names, o.dtype)), "fp32 or bf16");
     }
 }
 

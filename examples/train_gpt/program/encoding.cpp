@@ -59,7 +59,7 @@ struct Characters {
             code = code << 6U | (byte(at + i) & 0x3fU);
         }
         if (!whole || code < lowest[length] || code > 0x10ffff || code >> 11U == 0x1b) {
-            throw program::InputError(given + " has byte " + std::to_string(first) + " at " + std::to_string(at) +
+            throw program::InputError(given, " has byte ", first, " at ", at,
                                       ", where no character begins: expected UTF-8 with --encoding");
         }
         return {length, kinds[code]};
@@ -123,8 +123,7 @@ Encoding::Encoding(std::istream& merges, const std::string& given) {
     std::string line;
     std::size_t number = 1;
     const auto refuse = [&](const std::string& expected) {
-        throw program::InputError(given + " has '" + line.substr(0, 60) + "' in line " + std::to_string(number) +
-                                  ": expected " + expected);
+        throw program::InputError(given, " has '", line.substr(0, 60), "' in line ", number, ": expected ", expected);
     };
     for (; std::getline(merges, line); ++number) {
         if (line.ends_with('\r')) { line.pop_back(); }
@@ -141,7 +140,7 @@ Encoding::Encoding(std::istream& merges, const std::string& given) {
         merges_.emplace(std::uint32_t{first->second} << 16U | second->second, static_cast<Token>(bytes_of_.size()));
         add(name, bytes_of_[first->second] + bytes_of_[second->second]);
     }
-    if (merges_.empty()) { throw program::InputError(given + " is empty: expected lines of two tokens"); }
+    if (merges_.empty()) { throw program::InputError(given, " is empty: expected lines of two tokens"); }
     bytes_of_.emplace_back(end_of_text);
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/sharded_options.hpp>
@@ -85,8 +86,7 @@ struct Options {
     double deadline = 0;  // seconds; 0: the engine's own
     std::string record;   // prefix of files; empty: none
     bool stragglers = false;
-    std::string stragglers_plot;  // file; empty: not asked for
-    std::size_t slow_rank = 0;    // sleeps before each step
+    std::size_t slow_rank = 0;  // sleeps before each step
     double slow_seconds = 0;
     std::string save;            // folders; empty: not asked for
     std::size_t save_every = 0;  // steps; 0: after the last alone
@@ -118,6 +118,14 @@ struct Options {
     /// The largest pass of the data-parallel ranks, in whole sequences.
     constexpr BatchShape pass_shape() const noexcept {
         return {(sequences_per_rank() + microbatches - 1) / microbatches, model.sequence};
+    }
+    /// The files that a run writes, by flag.
+    std::array<std::pair<const char*, const std::string&>, 5> outputs() const {
+        return {{{"--json", json},
+                 {"--plot", plot},
+                 {"--schedule-out", schedule_out},
+                 {"--trace", trace},
+                 {"--hashes", hashes}}};
     }
     /// What a run's data are.
     std::string_view unit() const noexcept { return tokens.empty() && encoding.empty() ? "bytes" : "tokens"; }

@@ -219,9 +219,8 @@ std::vector<CollectiveCount> collectives_of(const sk::planner::TrafficPlan& plan
 /// Refuses what needs more memory than --memory-limit.
 void require_memory(const Options& options, std::uint64_t needed) {
     if (options.memory_limit == 0 || needed <= options.memory_limit) { return; }
-    throw program::InputError("--memory-limit " + std::to_string(options.memory_limit) + ": with --schedule " +
-                              options.schedule.text() + " each rank needs at least " + std::to_string(needed) +
-                              " bytes (" + program::bytes_text(needed) + ")");
+    throw program::InputError("--memory-limit ", options.memory_limit, ": with --schedule ", options.schedule.text(),
+                              " each rank needs at least ", needed, " bytes (", program::bytes_text(needed), ")");
 }
 
 /// What Muon adds to the plan: its matrices lie in the blocks.
@@ -335,8 +334,8 @@ PlanSummary make_plan(const Options& options, const sk::engine::Traits& engine, 
                 return plan_for<sk::bf16>(options, engine, products);
         }
     } catch (const std::length_error& error) {
-        throw program::InputError("--width " + std::to_string(options.model.width) + " and --layers " +
-                                  std::to_string(options.model.layers) + ": " + error.what());
+        throw program::InputError("--width ", options.model.width, " and --layers ", options.model.layers, ": ",
+                                  error.what());
     }
     throw std::logic_error("make_plan: unknown element type");
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plot.hpp"
 
-#include <cstdint>
-#include <map>
-
 #include "../../common/gnuplot.hpp"
 #include "../../common/text_format.hpp"
 
@@ -24,32 +21,6 @@ std::string plot_losses(const std::string& file, const std::string& title, const
         script += program::formatted("%zu %.9g\n", first_step + i + 1, losses[i]);
     }
     return program::gnuplot_picture(file, {900, 540, script + "e\n"});
-}
-
-std::string plot_stragglers(const std::string& file, const std::string& title,
-                            const flight_records::Stragglers& stragglers, std::size_t ranks) {
-    std::map<std::uint32_t, std::vector<double>> waited;  // by step and rank
-    for (const flight_records::RankWait& wait : stragglers.waits) {
-        std::vector<double>& by_rank = waited[wait.step];
-        by_rank.resize(ranks);
-        by_rank[wait.rank] += 1e3 * wait.seconds;
-    }
-    std::string script =
-        "set title " + program::gnuplot_text(title) +
-        "\nset xlabel 'step'\nset ylabel 'the others waited (ms)'\nset key outside\nset yrange [0:*]\n";
-    if (waited.empty()) { script += "set xrange [0:1]\nset yrange [0:1]\n"; }
-    if (waited.size() == 1) {
-        script += program::formatted("set xrange [%u:%u]\n", waited.begin()->first - 1, waited.begin()->first + 1);
-    }
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-        script += program::formatted("%s '-' with linespoints title 'rank %zu'", rank == 0 ? "plot" : ",", rank);
-    }
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-        script += "\n";
-        for (const auto& [step, by_rank] : waited) { script += program::formatted("%u %.6g\n", step, by_rank[rank]); }
-        script += waited.empty() ? "0 0\ne" : "e";
-    }
-    return program::gnuplot_picture(file, {900, 540, script + "\n"});
 }
 
 }  // namespace train_gpt

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "../../who_is_missing/stragglers.hpp"
-
 namespace train_gpt {
 
 /// A picture of the losses over the steps behind `first_step`, as the content of a .png or .svg file, by way of
@@ -14,9 +12,5 @@ namespace train_gpt {
 /// @throws std::runtime_error when gnuplot fails
 std::string plot_losses(const std::string& file, const std::string& title, const std::vector<double>& losses,
                         std::size_t first_step = 0);
-
-/// A picture of how long the others waited for each of so many ranks in each step, likewise.
-std::string plot_stragglers(const std::string& file, const std::string& title,
-                            const flight_records::Stragglers& stragglers, std::size_t ranks);
 
 }  // namespace train_gpt

@@ -57,7 +57,7 @@ template <class Engine, class Precision>
 std::string save_run(sk::Context<Engine>& context, const Job& job, std::size_t steps,
                      sk::Model<Engine, Precision>& model, sk::Optimizer<Engine>& optimizer) {
     auto strings = job.identity;
-    strings.emplace_back(names_key, name_kinds[static_cast<std::size_t>(job.options.names)]);
+    strings.emplace_back(names_key, program::name_of(name_kinds, job.options.names));
     return sk::checkpoint::save(context, job.options.save, steps, sk::checkpoint::State{model, optimizer},
                                 {.names = tensor_names(job.options.names, job.options.model),
                                  .strings = std::move(strings),

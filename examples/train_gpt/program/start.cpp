@@ -54,7 +54,7 @@ std::optional<sk::checkpoint::Folder> newest_step(const std::string& flag, const
     std::optional<sk::checkpoint::Folder> found;
     try {
         sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) { found = sk::checkpoint::latest(rank, folder); });
-    } catch (const sk::FileError& error) { throw InputError(flag + " " + error.what()); }
+    } catch (const sk::FileError& error) { throw InputError(flag, " ", error.what()); }
     return found;
 }
 
@@ -70,7 +70,7 @@ std::pair<std::size_t, Strings> saved_with(const std::string& folder) {
     try {
         const sk::checkpoint::Info info = sk::checkpoint::info(folder);
         return {info.step, Strings(info.strings.begin(), info.strings.end())};
-    } catch (const sk::FileError& error) { throw InputError("--resume '" + folder + "': " + error.what()); }
+    } catch (const sk::FileError& error) { throw InputError("--resume '", folder, "': ", error.what()); }
 }
 
 void require_same(const std::string& folder, const Strings& saved, const Identity& identity) {
@@ -79,12 +79,12 @@ void require_same(const std::string& folder, const Strings& saved, const Identit
         std::string wrong = "--resume '" + folder;
         if (at == saved.end()) {
             wrong.append("': saved without a word on ").append(flag);
-            throw InputError(wrong + ": expected a step that train_gpt has saved");
+            throw InputError(wrong, ": expected a step that train_gpt has saved");
         }
         if (at->second != value) {
             wrong.append("': saved by a run with ").append(flag).append(" ").append(at->second);
             wrong.append(", this one has ").append(flag).append(" ").append(value);
-            throw InputError(wrong + ": expected the same");
+            throw InputError(wrong, ": expected the same");
         }
     }
 }
@@ -112,8 +112,8 @@ void resume(const Options& options, const Identity& identity, Start& start) {
     const auto [step, saved] = saved_with(folder);
     require_same(folder, saved, identity);
     if (step > options.steps) {
-        throw InputError("--resume '" + folder + "': saved after step " + std::to_string(step) +
-                         ", this run has --steps " + std::to_string(options.steps) + ": expected at least as many");
+        throw InputError("--resume '", folder, "': saved after step ", step, ", this run has --steps ", options.steps,
+                         ": expected at least as many");
     }
     const auto names = saved.find(std::string(names_key));
     start.names = names != saved.end() && names->second == name_kinds[1] ? NameKind::gpt2 : NameKind::shardkit;
@@ -129,11 +129,11 @@ void require_same_model(const Options& options) {
     const fs::path path = fs::path(options.init).parent_path() / "config.json";
     if (!fs::is_regular_file(path)) { return; }
     const auto config = nlohmann::json::parse(std::ifstream(path), nullptr, false);
-    if (!config.is_object()) { throw InputError("--init: '" + path.string() + "' is no JSON object"); }
+    if (!config.is_object()) { throw InputError("--init: '", path.string(), "' is no JSON object"); }
     const auto require = [&](const char* key, const nlohmann::json& expected, const std::string& ours) {
         const auto at = config.find(key);
         if (at == config.end() || *at == expected) { return; }
-        throw InputError("--init: '" + path.string() + "' says " + key + " " + at->dump() + ", this run has " + ours +
+        throw InputError("--init: '", path.string(), "' says ", key, " ", at->dump(), ", this run has ", ours,
                          ": expected the same");
     };
     require("n_head", options.model.heads, "--heads " + std::to_string(options.model.heads));
@@ -153,16 +153,16 @@ bool is_buffer(std::string_view name) {
 /// That the head's matrix in the file is the token embedding.
 void require_tied(const sk::safetensors::File& file, const std::string& embedding) {
     if (file.read<double>(gpt2_head) != file.read<double>(embedding)) {
-        throw InputError("--init '" + file.path() + "': '" + std::string(gpt2_head) + "' has other values than '" +
-                         embedding + "': expected --head untied");
+        throw InputError("--init '", file.path(), "': '", gpt2_head, "' has other values than '", embedding,
+                         "': expected --head untied");
     }
 }
 
 void require_none(const std::string& what, const std::vector<std::string>& names, const Options& options) {
     if (names.empty()) { return; }
-    throw InputError("--init '" + options.init + "' " + what + " " + sk::safetensors::listed(names) +
-                     ": expected GPT-2's names with --layers " + std::to_string(options.model.layers) +
-                     " and --head " + std::string(head_names[static_cast<std::size_t>(options.model.head)]));
+    throw InputError("--init '", options.init, "' ", what, " ", sk::safetensors::listed(names),
+                     ": expected GPT-2's names with --layers ", options.model.layers, " and --head ",
+                     program::name_of(head_names, options.model.head));
 }
 
 /// That a file of GPT-2 has all parameters, and nothing that would be left behind unsaid.
@@ -200,7 +200,7 @@ void check_init(const Options& options, Start& start) {
     try {
         const sk::safetensors::File file(options.init);
         if (options.names == NameKind::gpt2) { check_gpt2_file(options, file, start); }
-    } catch (const sk::FileError& error) { throw InputError(std::string("--init ") + error.what()); }
+    } catch (const sk::FileError& error) { throw InputError("--init ", error.what()); }
 }
 
 /// That what will be saved is newer than all that is there.

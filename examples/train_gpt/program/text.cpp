@@ -3,22 +3,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
-#include "../../common/input_error.hpp"
+#include "../../common/input_file.hpp"
 
 namespace train_gpt {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string bytes_of(std::ifstream file) { return {std::istreambuf_iterator<char>(file), {}}; }
 
 /// Headers and pages below the repository's root, by name so that the order is the same everywhere.
 std::vector<fs::path> repository_files(const fs::path& root) {
@@ -36,25 +31,10 @@ std::vector<fs::path> repository_files(const fs::path& root) {
     return files;
 }
 
-/// The file of a flag, which is there and has an end.
-std::ifstream open_file(const std::string& flag, const std::string& file) {
-    std::error_code ignored;
-    if (fs::is_directory(file, ignored)) { throw program::bad_flag(flag, file, "a file, this is a folder"); }
-    // Another one may have no end, or make the reader wait for a writer.
-    if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored)) {
-        throw program::bad_flag(flag, file, "a regular file");
-    }
-    std::ifstream opened(file, std::ios::binary);
-    if (!opened) {
-        throw program::bad_flag(flag, file, std::string("a file that can be read (") + std::strerror(errno) + ")");
-    }
-    return opened;
-}
-
 /// Tokens as llm.c writes them: 256 numbers of 32 bits, the first three a mark, a version and how many tokens follow,
 /// of 16 bits each.
 std::vector<Token> tokens_of(const std::string& path) {
-    std::ifstream file = open_file("--tokens", path);
+    std::ifstream file = program::open_file("--tokens", path);
     const auto read = [&](auto& numbers) {
         const auto bytes = static_cast<std::streamsize>(numbers.size() * sizeof numbers[0]);
         file.read(reinterpret_cast<char*>(numbers.data()), bytes);
@@ -64,16 +44,15 @@ std::vector<Token> tokens_of(const std::string& path) {
     if (!read(header)) { throw program::bad_flag("--tokens", path, "a header of 1024 bytes, as llm.c writes it"); }
     const auto require = [&](const char* what, std::uint32_t given, std::uint32_t expected) {
         if (given == expected) { return; }
-        throw program::InputError("--tokens '" + path + "' has " + what + " " + std::to_string(given) +
-                                  ": expected " + std::to_string(expected) + ", as llm.c writes it for GPT-2");
+        throw program::InputError("--tokens '", path, "' has ", what, " ", given, ": expected ", expected,
+                                  ", as llm.c writes it for GPT-2");
     };
     require("the mark", header[0], 20'240'520);
     require("version", header[1], 1);
     const std::uint64_t bytes = sizeof header + std::uint64_t{header[2]} * sizeof(Token);
     if (const std::uint64_t found = fs::file_size(path); found != bytes) {
-        throw program::InputError("--tokens '" + path + "' has " + std::to_string(found) + " bytes: expected " +
-                                  std::to_string(bytes) + " for the " + std::to_string(header[2]) +
-                                  " tokens that its header counts");
+        throw program::InputError("--tokens '", path, "' has ", found, " bytes: expected ", bytes, " for the ",
+                                  header[2], " tokens that its header counts");
     }
     std::vector<Token> tokens(header[2]);
     if (!read(tokens)) { throw program::bad_flag("--tokens", path, "a file that can be read to its end"); }
@@ -85,12 +64,12 @@ std::vector<Token> tokens_of(const std::string& path) {
 Text read_text(const Options& options) {
     Text text;
     if (!options.encoding.empty()) {
-        std::ifstream merges = open_file("--encoding", options.encoding);
+        std::ifstream merges = program::open_file("--encoding", options.encoding);
         const std::string given = "--encoding '" + options.encoding + "'";
         text.encoding = Encoding(merges, given);
         if (const std::size_t size = text.encoding.size(); size != options.model.vocabulary) {
-            throw program::InputError(given + " has " + std::to_string(size) + " tokens: expected --vocabulary " +
-                                      std::to_string(size) + ", not " + std::to_string(options.model.vocabulary));
+            throw program::InputError(given, " has ", size, " tokens: expected --vocabulary ", size, ", not ",
+                                      options.model.vocabulary);
         }
     }
     std::string given = options.tokens.empty() ? "--text" : "--tokens";
@@ -99,16 +78,15 @@ Text read_text(const Options& options) {
         text.tokens = tokens_of(options.tokens);
         text.source = options.tokens;
     } else if (!options.text.empty()) {
-        bytes = bytes_of(open_file("--text", options.text));
+        bytes = program::bytes_of(program::open_file("--text", options.text));
         text.source = options.text;
     } else {
         const auto files = repository_files(TRAIN_GPT_REPOSITORY);
         if (files.empty()) {
-            throw program::InputError(
-                std::string("no --text given, and the repository's headers are no longer in '") +
-                TRAIN_GPT_REPOSITORY + "': expected --text FILE");
+            throw program::InputError("no --text given, and the repository's headers are no longer in '",
+                                      TRAIN_GPT_REPOSITORY, "': expected --text FILE");
         }
-        for (const auto& path : files) { bytes += bytes_of(std::ifstream(path, std::ios::binary)); }
+        for (const auto& path : files) { bytes += program::bytes_of(std::ifstream(path, std::ios::binary)); }
         text.source = std::to_string(files.size()) + " headers and pages of this repository";
     }
     given += " '" + text.source + "'";
@@ -116,16 +94,14 @@ Text read_text(const Options& options) {
     given += " has ";
     const ModelConfig& model = options.model;
     if (text.tokens.size() < model.sequence + 1) {
-        throw program::InputError(given + std::to_string(text.tokens.size()) + " " + std::string(options.unit()) +
-                                  ": expected at least " + std::to_string(model.sequence + 1) +
-                                  ", one more than --sequence");
+        throw program::InputError(given, text.tokens.size(), " ", options.unit(), ": expected at least ",
+                                  model.sequence + 1, ", one more than --sequence");
     }
     const auto beyond =
         std::find_if(text.tokens.begin(), text.tokens.end(), [&](Token token) { return token >= model.vocabulary; });
     if (beyond != text.tokens.end()) {
-        throw program::InputError(given + std::to_string(*beyond) + " at " +
-                                  std::to_string(beyond - text.tokens.begin()) + ": expected tokens below " +
-                                  "--vocabulary " + std::to_string(model.vocabulary));
+        throw program::InputError(given, *beyond, " at ", beyond - text.tokens.begin(), ": expected tokens below ",
+                                  "--vocabulary ", model.vocabulary);
     }
     return text;
 }

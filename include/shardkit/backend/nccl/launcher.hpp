@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/backend/nccl/compiled_world.hpp>
+#else
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -141,3 +144,4 @@ class Launcher {
 };
 
 }  // namespace shardkit::nccl
+#endif
