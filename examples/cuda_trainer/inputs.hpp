@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "../common/input_file.hpp"
-#include "batch.hpp"
 #include "gpu.hpp"
 #include "job.hpp"
 #include "kernels.hpp"

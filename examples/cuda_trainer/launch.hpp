@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "check.hpp"
+#include "gpu.hpp"
 
 namespace cuda_trainer {
 

@@ -2,23 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "gpu.hpp"
 
 /// Row-major matrices through cuBLAS, which takes them for their transposes. y [rows, outputs] = x [rows, inputs] *
 /// transpose of w [outputs, inputs].
 namespace cuda_trainer {
-
-inline cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
-                           const float* alpha, const float* a, int lda, const float* b, int ldb, const float* beta,
-                           float* c, int ldc) {
-    return cublasSgemm(blas, a_op, b_op, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-inline cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
-                           const double* alpha, const double* a, int lda, const double* b, int ldb,
-                           const double* beta, double* c, int ldc) {
-    return cublasDgemm(blas, a_op, b_op, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
 
 struct Extents {
     Extents(std::size_t r, std::size_t i, std::size_t o)
@@ -28,31 +18,34 @@ struct Extents {
     int outputs;
 };
 
+/// c [n, m] = b * a + keep * c as cuBLAS sees them, k numbers of each in a sum.
 template <class T>
-void linear(const Gpu& gpu, Extents e, const T* x, const T* w, T* y) {
+void multiply(const Gpu& gpu, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n, int k, const T* a,
+              int lda, const T* b, int ldb, T keep, T* c) {
     const T one = 1;
-    const T zero = 0;
-    check(gemm(gpu.blas, CUBLAS_OP_T, CUBLAS_OP_N, e.outputs, e.rows, e.inputs, &one, w, e.inputs, x, e.inputs, &zero,
-               y, e.outputs),
-          "gemm");
+    const auto call = [&](auto gemm) {
+        check(gemm(gpu.blas, of_a, of_b, m, n, k, &one, a, lda, b, ldb, &keep, c, m), "gemm");
+    };
+    if constexpr (std::is_same_v<T, float>) {
+        call(cublasSgemm);
+    } else {
+        call(cublasDgemm);
+    }
 }
 
+template <class T>
+void linear(const Gpu& gpu, Extents e, const T* x, const T* w, T* y) {
+    multiply(gpu, CUBLAS_OP_T, CUBLAS_OP_N, e.outputs, e.rows, e.inputs, w, e.inputs, x, e.inputs, T{0}, y);
+}
 /// dx = dy * w + keep * dx
 template <class T>
 void linear_backward_input(const Gpu& gpu, Extents e, const T* dy, const T* w, T keep, T* dx) {
-    const T one = 1;
-    check(gemm(gpu.blas, CUBLAS_OP_N, CUBLAS_OP_N, e.inputs, e.rows, e.outputs, &one, w, e.inputs, dy, e.outputs,
-               &keep, dx, e.inputs),
-          "gemm");
+    multiply(gpu, CUBLAS_OP_N, CUBLAS_OP_N, e.inputs, e.rows, e.outputs, w, e.inputs, dy, e.outputs, keep, dx);
 }
-
 /// dw += transpose of dy * x
 template <class T>
 void linear_backward_weight(const Gpu& gpu, Extents e, const T* dy, const T* x, T* dw) {
-    const T one = 1;
-    check(gemm(gpu.blas, CUBLAS_OP_N, CUBLAS_OP_T, e.inputs, e.outputs, e.rows, &one, x, e.inputs, dy, e.outputs,
-               &one, dw, e.inputs),
-          "gemm");
+    multiply(gpu, CUBLAS_OP_N, CUBLAS_OP_T, e.inputs, e.outputs, e.rows, x, e.inputs, dy, e.outputs, T{1}, dw);
 }
 
 }  // namespace cuda_trainer

@@ -3,14 +3,40 @@
 
 #include <cstddef>
 
-#include "batch.hpp"
 #include "gpu.hpp"
 #include "kernels.hpp"
 #include "launch.hpp"
 #include "linear.hpp"
-#include "weights.hpp"
 
 namespace cuda_trainer {
+
+/// Device pointers to parameters, or to their gradients. Matrices are row-major, [outputs, inputs].
+template <class T>
+struct EmbeddingWeights {
+    T* table;  ///< [vocabulary, embedding]
+    T* projection;
+    T* bias;
+
+    EmbeddingWeights<const T> read_only() const { return {table, projection, bias}; }
+};
+
+template <class T>
+struct BlockWeights {
+    T* expand;
+    T* expand_bias;
+    T* contract;
+    T* contract_bias;
+
+    BlockWeights<const T> read_only() const { return {expand, expand_bias, contract, contract_bias}; }
+};
+
+template <class T>
+struct HeadWeights {
+    T* logits;
+    T* bias;
+
+    HeadWeights<const T> read_only() const { return {logits, bias}; }
+};
 
 /// The model's forward and backward pass, on raw device pointers and in the order of the GPU's stream. It holds the
 /// activations of one batch; parameters and gradients are somebody else's. Gradients are added to.

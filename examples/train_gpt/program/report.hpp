@@ -31,4 +31,10 @@ std::string reached_text(const Options& options, const Results& results, const s
 /// The closing lines: planned and measured memory, collectives, first and last loss, sample.
 std::string summary(const Options& options, const PlanSummary& plan, const Results& results);
 
+/// A picture of the losses over the steps behind `first_step`, as the content of a .png or .svg file, by way of
+/// gnuplot.
+/// @throws std::runtime_error when gnuplot fails
+std::string plot_losses(const std::string& file, const std::string& title, const std::vector<double>& losses,
+                        std::size_t first_step = 0);
+
 }  // namespace train_gpt

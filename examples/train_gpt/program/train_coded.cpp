@@ -2,7 +2,7 @@
 #include <shardkit/core/codes.hpp>
 
 #include "../model/pass_instances.hpp"
-#include "train_as.hpp"
+#include "train_on_rank.hpp"
 
 namespace train_gpt {
 

@@ -27,6 +27,7 @@
 #include "hash_lines.hpp"
 #include "kept_calls.hpp"
 #include "optimizer.hpp"
+#include "run_on_engine.hpp"
 #include "sharded_model.hpp"
 #include "trainer.hpp"
 
@@ -308,6 +309,14 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
         auto parameters = steps.trainer().parameters();
         if (reports) { results.parameters = std::move(parameters); }
     }
+}
+
+/// As job.hpp declares it.
+template <class T, class Gather>
+Results train_as(const Job& job) {
+    Results results(job.options.steps - job.start.first_step);
+    run_on_engine(job, [&](sk::Context<>& rank) { train_on_rank<T, Gather>(rank, job, results); });
+    return results;
 }
 
 }  // namespace train_gpt
