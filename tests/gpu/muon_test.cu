@@ -19,7 +19,7 @@
 #include <shardkit/muon/newton_schulz.hpp>
 
 #include "../unit/backend/cub/matrix_checks.hpp"
-#include "../unit/matrix/products_cases.hpp"
+#include "../unit/muon/products_cases.hpp"
 #include "gpu_machine.hpp"
 
 // Products by cuBLAS, and what Muon makes of a matrix with them.

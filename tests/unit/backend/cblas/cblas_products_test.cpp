@@ -5,7 +5,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 
-#include "unit/matrix/products_cases.hpp"
+#include "unit/muon/products_cases.hpp"
 
 namespace cblas_products_test {
 

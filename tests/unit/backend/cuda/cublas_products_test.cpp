@@ -13,7 +13,7 @@
 #include <shardkit/optim/matrix_products.hpp>
 
 #include "cuda_fixture.hpp"
-#include "unit/matrix/products_cases.hpp"
+#include "unit/muon/products_cases.hpp"
 
 namespace cublas_products_test {
 

@@ -11,7 +11,7 @@
 
 #include <shardkit/muon/assign_owners.hpp>
 
-namespace owners_test {
+namespace assign_owners_test {
 
 namespace {
 
@@ -98,4 +98,4 @@ TEST_CASE("a work goes to a rank that shares it, with what ranks had before") {
     CHECK(loads == std::vector<std::uint64_t>{9, 4, 4, 9});
 }
 
-}  // namespace owners_test
+}  // namespace assign_owners_test
