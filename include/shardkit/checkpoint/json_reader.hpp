@@ -6,7 +6,6 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>

@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <exception>
-#include <initializer_list>
 
 namespace shardkit {
 

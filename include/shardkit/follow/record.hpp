@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <exception>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>

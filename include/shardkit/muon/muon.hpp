@@ -6,9 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <shardkit/comm/engine_traits.hpp>

@@ -4,7 +4,6 @@
 #include <shardkit/detail/not_compiled.inc>
 
 #include <type_traits>
-#include <utility>
 
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/core/source_location.hpp>

@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <tuple>
-#include <utility>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>

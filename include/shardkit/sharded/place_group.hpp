@@ -3,13 +3,8 @@
 
 #include <shardkit/detail/not_compiled.inc>
 
-#include <algorithm>
 #include <cstddef>
 #include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include <shardkit/detail/sort_numbers.hpp>

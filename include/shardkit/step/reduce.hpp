@@ -3,9 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <shardkit/comm/agreement.hpp>

@@ -16,7 +16,6 @@
 #include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
-#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
 

@@ -16,7 +16,6 @@
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::mpi::detail {

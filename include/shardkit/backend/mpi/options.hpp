@@ -7,7 +7,6 @@
 #include <functional>
 #include <string>
 
-#include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 
 namespace shardkit::mpi {

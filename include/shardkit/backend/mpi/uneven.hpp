@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <span>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/memory.hpp>

@@ -6,13 +6,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
