@@ -57,109 +57,88 @@ class StartedWorkload : public Workload {
     virtual void start() = 0;
 };
 
-/// Is what the workloads of verbs over one element type and engine have in common.
-template <class Engine, class T>
-class TypedWorkload : public StartedWorkload {
-  protected:
+/// Times a verb over one element type and engine, whose results lie where `placement` says.
+template <class Engine, class V, class T, Placement placement>
+class VerbWorkload final : public StartedWorkload {
+    static constexpr bool in_place = placement == Placement::in_place;
     using Communicator = typename Engine::Communicator;
     using Stream = typename Engine::Stream;
 
-    TypedWorkload(const Communicator& group, Shape shape, const Stream& stream)
-        : group_(group), shape_(std::move(shape)), stream_(stream) {}
+  public:
+    /// Makes the buffers.
+    /// @throws std::bad_alloc, or what the engine throws where there is no memory
+    VerbWorkload(Context<Engine>& context, const Communicator& group, const Shape& shape, const Stream& stream,
+                 V verb = {})
+        : group_(group),
+          shape_(shape),
+          stream_(stream),
+          verb_(std::move(verb)),
+          sent_(context.template buffer<T>(in_place ? 0 : V::sent(shape))),
+          received_(
+              context.template buffer<T>(in_place ? V::pieces(shape.ranks()) * shape.piece : V::received(shape))) {}
+    /// Makes them for calls on the communication stream.
+    VerbWorkload(Context<Engine>& context, const Communicator& group, const Shape& shape)
+        : VerbWorkload(context, group, shape, context.communication_stream()) {}
 
-    void put(std::span<T> buffer, NumberAt number) {
-        const std::vector<T> values = elements<T>(buffer.size(), number, shape_);
-        Engine::Kernels::copy_in(stream_, std::span<const T>(values), buffer);
+    void prepare() override {
+        if constexpr (in_place) {
+            put(received_.span(), &V::given_in_place);
+        } else {
+            put(sent_.span(), &V::given);
+            put(received_.span(), [](const Shape&, std::size_t) { return Number(); });
+        }
     }
-    std::uint64_t wrong_in(std::span<const T> buffer, NumberAt expected) {
-        std::vector<T> values(buffer.size());
-        Engine::Kernels::copy_out(stream_, buffer, std::span<T>(values));
-        return measure::count_wrong(std::span<const T>(values), expected, shape_);
-    }
+    void start() override { call_with(given()); }
     /// Makes calls that leave everything as it is all the same, and waits for them.
-    template <class Once>
-    void repeat(std::size_t times, const Once& once) {
+    void call(std::size_t times) override {
+        const Given one = given();
         for (std::size_t i = 0; i < times; ++i) {
-            once();
+            call_with(one);
             asm volatile("" ::: "memory");
         }
         stream_.synchronize();
+    }
+    std::uint64_t count_wrong() override {
+        std::vector<T> values(received_.span().size());
+        Engine::Kernels::copy_out(stream_, std::span<const T>(received_.span()), std::span<T>(values));
+        if constexpr (in_place) {
+            return measure::count_wrong(std::span<const T>(values), &V::expected_in_place, shape_);
+        } else {
+            return measure::count_wrong(std::span<const T>(values), &V::expected, shape_);
+        }
+    }
+    /// Returns its buffers as an entry of a list.
+    ListedTensor<T> listed() const { return {sent_.span(), received_.span()}; }
+
+  private:
+    using Given = VerbCall<Communicator, T>;
+
+    Given given() const { return {group_, shape_, sent_.span(), received_.span(), stream_}; }
+    void call_with(const Given& given) {
+        if constexpr (in_place) {
+            verb_.call_in_place(given);
+        } else {
+            verb_.call(given);
+        }
+    }
+    void put(std::span<T> buffer, NumberAt number) {
+        const std::vector<T> values = elements<T>(buffer.size(), number, shape_);
+        Engine::Kernels::copy_in(stream_, std::span<const T>(values), buffer);
     }
 
     Communicator group_;
     Shape shape_;
     Stream stream_;
-};
-
-/// Times a verb whose results lie in a buffer of their own.
-template <class Engine, class V, class T>
-class OutOfPlace final : public TypedWorkload<Engine, T> {
-    using Base = TypedWorkload<Engine, T>;
-    using Given = VerbCall<typename Engine::Communicator, T>;
-
-  public:
-    /// Makes the buffers.
-    /// @throws std::bad_alloc, or what the engine throws where there is no memory
-    OutOfPlace(Context<Engine>& context, const typename Engine::Communicator& group, const Shape& shape,
-               const typename Engine::Stream& stream, V verb = {})
-        : Base(group, shape, stream),
-          verb_(std::move(verb)),
-          sent_(context.template buffer<T>(V::sent(shape))),
-          received_(context.template buffer<T>(V::received(shape))) {}
-    /// Makes them for calls on the communication stream.
-    OutOfPlace(Context<Engine>& context, const typename Engine::Communicator& group, const Shape& shape)
-        : OutOfPlace(context, group, shape, context.communication_stream()) {}
-
-    void prepare() override {
-        this->put(sent_.span(), &V::given);
-        this->put(received_.span(), [](const Shape&, std::size_t) { return Number(); });
-    }
-    void start() override { verb_.call(given()); }
-    void call(std::size_t times) override {
-        this->repeat(times, [this, one = given()] { verb_.call(one); });
-    }
-    std::uint64_t count_wrong() override { return this->wrong_in(received_.span(), &V::expected); }
-    /// Returns its buffers as an entry of a list.
-    ListedTensor<T> listed() const { return {sent_.span(), received_.span()}; }
-
-  private:
-    Given given() const { return {this->group_, this->shape_, sent_.span(), received_.span(), this->stream_}; }
-
     V verb_;
     typename Engine::template Buffer<T> sent_;
     typename Engine::template Buffer<T> received_;
 };
 
+/// Times a verb whose results lie in a buffer of their own.
+template <class Engine, class V, class T>
+using OutOfPlace = VerbWorkload<Engine, V, T, Placement::out_of_place>;
 /// Times a verb whose results lie where its input is.
 template <class Engine, class V, class T>
-class InPlace final : public TypedWorkload<Engine, T> {
-    using Base = TypedWorkload<Engine, T>;
-    using Given = VerbCall<typename Engine::Communicator, T>;
-
-  public:
-    /// Makes the buffer.
-    /// @throws std::bad_alloc, or what the engine throws where there is no memory
-    InPlace(Context<Engine>& context, const typename Engine::Communicator& group, const Shape& shape,
-            const typename Engine::Stream& stream, V verb = {})
-        : Base(group, shape, stream),
-          verb_(std::move(verb)),
-          buffer_(context.template buffer<T>(V::pieces(shape.ranks()) * shape.piece)) {}
-    /// Makes it for calls on the communication stream.
-    InPlace(Context<Engine>& context, const typename Engine::Communicator& group, const Shape& shape)
-        : InPlace(context, group, shape, context.communication_stream()) {}
-
-    void prepare() override { this->put(buffer_.span(), &V::given_in_place); }
-    void start() override { verb_.call_in_place(given()); }
-    void call(std::size_t times) override {
-        this->repeat(times, [this, one = given()] { verb_.call_in_place(one); });
-    }
-    std::uint64_t count_wrong() override { return this->wrong_in(buffer_.span(), &V::expected_in_place); }
-
-  private:
-    Given given() const { return {this->group_, this->shape_, {}, buffer_.span(), this->stream_}; }
-
-    V verb_;
-    typename Engine::template Buffer<T> buffer_;
-};
+using InPlace = VerbWorkload<Engine, V, T, Placement::in_place>;
 
 }  // namespace shardkit::measure

@@ -154,13 +154,10 @@ class RankVerbs final : public host::Verbs {
 
     std::uint64_t all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
                              const shardkit::Call& what) const override {
-        run(what, stream, {shard.at, shard.bytes(), full.at}, [=](const auto& way) {
-            if constexpr (in_one_host<decltype(way)>) {
-                shared::detail::all_gather(way, full);
-            } else {
-                detail::all_gather(way, shard, full);
-            }
-        });
+        run(
+            what, stream, {shard.at, shard.bytes(), full.at},
+            [=](const Round& round) { shared::detail::all_gather(round, full); },
+            [=](const auto& way) { detail::all_gather(way, shard, full); });
         return (size() - 1) * shard.bytes();
     }
 
@@ -172,13 +169,10 @@ class RankVerbs final : public host::Verbs {
                 [=, &reducer](const Call& call) { Staged::reduce_scatter(call, reducer, op, full, shard); });
             return Exchange::moved_by_reduce_scatter(*group_, shard.count, Staged::sent_size(reducer, op));
         }
-        run(what, stream, {full.at, full.bytes(), nullptr}, [=, &reducer](const auto& way) {
-            if constexpr (in_one_host<decltype(way)>) {
-                shared::detail::reduce_scatter(way, reducer, op, shard);
-            } else {
-                Exchange::reduce_scatter(way, reducer, op, full, shard);
-            }
-        });
+        run(
+            what, stream, {full.at, full.bytes(), nullptr},
+            [=, &reducer](const Round& round) { shared::detail::reduce_scatter(round, reducer, op, shard); },
+            [=, &reducer](const auto& way) { Exchange::reduce_scatter(way, reducer, op, full, shard); });
         return Exchange::moved_by_reduce_scatter(*group_, shard.count, reducer.in_size);
     }
 
@@ -189,37 +183,28 @@ class RankVerbs final : public host::Verbs {
                 [=, &reducer](const Call& call) { Staged::all_reduce(call, reducer, op, input, output); });
             return Staged::moved_by_all_reduce(*group_, reducer, op, input);
         }
-        run(what, stream, {input.at, input.bytes(), output.at}, [=, &reducer](const auto& way) {
-            if constexpr (in_one_host<decltype(way)>) {
-                shared::detail::all_reduce(way, reducer, op, output);
-            } else {
-                Exchange::all_reduce(way, reducer, op, input, output);
-            }
-        });
+        run(
+            what, stream, {input.at, input.bytes(), output.at},
+            [=, &reducer](const Round& round) { shared::detail::all_reduce(round, reducer, op, output); },
+            [=, &reducer](const auto& way) { Exchange::all_reduce(way, reducer, op, input, output); });
         return Exchange::moved_by_all_reduce(*group_, reducer, input);
     }
 
     std::uint64_t broadcast(host::Memory values, std::size_t root, const Stream& stream,
                             const shardkit::Call& what) const override {
-        run(what, stream, {values.at, values.bytes(), values.at}, [=](const auto& way) {
-            if constexpr (in_one_host<decltype(way)>) {
-                shared::detail::broadcast(way, values, root);
-            } else {
-                detail::broadcast(way, values, root);
-            }
-        });
+        run(
+            what, stream, {values.at, values.bytes(), values.at},
+            [=](const Round& round) { shared::detail::broadcast(round, values, root); },
+            [=](const auto& way) { detail::broadcast(way, values, root); });
         return rank() == root ? 0 : values.bytes();
     }
 
     std::uint64_t all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
                              const shardkit::Call& what) const override {
-        run(what, stream, {sent.at, sent.bytes(), nullptr}, [=](const auto& way) {
-            if constexpr (in_one_host<decltype(way)>) {
-                shared::detail::all_to_all(way, received);
-            } else {
-                detail::all_to_all(way, sent, received);
-            }
-        });
+        run(
+            what, stream, {sent.at, sent.bytes(), nullptr},
+            [=](const Round& round) { shared::detail::all_to_all(round, received); },
+            [=](const auto& way) { detail::all_to_all(way, sent, received); });
         return (size() - 1) * (sent.bytes() / size());
     }
 
@@ -256,10 +241,12 @@ class RankVerbs final : public host::Verbs {
         void* output;
     };
     static constexpr Shown nothing{nullptr, 0, nullptr};
-    /// Whether a body's argument means that all ranks are in one host: a Round of ranks that see each other's memory,
-    /// and no BetweenHosts or Call.
-    template <class Way>
-    static constexpr bool in_one_host = std::is_same_v<std::remove_cvref_t<Way>, Round>;
+    /// How a collective moves its data: over a Round of ranks in one host, and over BetweenHosts or a Call.
+    template <class InOneHost, class Else>
+    struct Ways : InOneHost, Else {
+        using InOneHost::operator();
+        using Else::operator();
+    };
 
     /// Runs work(call) in the order of the stream.
     template <class Work>
@@ -280,6 +267,11 @@ class RankVerbs final : public host::Verbs {
         execute(what, stream, [shown, body](Call& call) {
             detail::collective(call, shown.input, shown.bytes, shown.output, body);
         });
+    }
+    template <class InOneHost, class Else>
+    void run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const InOneHost& in_one_host,
+             const Else& otherwise) const {
+        run(what, stream, shown, Ways<InOneHost, Else>{in_one_host, otherwise});
     }
     /// Does the common work of messages between two ranks; `fill(message)` sets what to send and receive.
     template <class Fill>
