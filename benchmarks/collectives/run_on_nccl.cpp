@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/kernels.hpp>
-#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -15,7 +14,7 @@ void run_on_nccl(const Options& options, const RowSink& sink) {
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     const auto measured = [&](auto& rank) {
         shardkit::Context<Engine>& context = rank;
-        run_rank<shardkit::gpu::DeviceCopy<Engine>>(context, options, sink);
+        run_rank(context, options, sink);
     };
     shardkit::nccl::Options of_world;
     of_world.staging_bytes = options.staging_bytes;

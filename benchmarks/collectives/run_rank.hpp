@@ -40,9 +40,9 @@ typename Engine::Communicator sub_mesh(shardkit::Context<Engine>& context, const
     return group;
 }
 
-/// Everything that the options ask for, on one rank of the mesh, beside the copies of the yardstick. Collective over
+/// Everything that the options ask for, on one rank of the mesh, beside plain copies. Collective over
 /// the world.
-template <class Yardstick, class Engine>
+template <class Engine>
 void run_rank(shardkit::Context<Engine>& context, const Options& options, const RowSink& sink) {
     if (options.pin) { pin_to(allowed_processors(), context.rank()); }
     Shape shape;
@@ -51,7 +51,7 @@ void run_rank(shardkit::Context<Engine>& context, const Options& options, const 
         if (!row.facts.has(placement) || !options.wants(placement)) { return std::optional<Figure>(); }
         const auto workload = make_workload(context, group, row.verb, row.type, placement, shape);
         const auto copied = static_cast<std::uint64_t>(static_cast<double>(row.bytes) * row.facts.copied(placement));
-        return std::optional<Figure>(time_beside_copy<Yardstick>(context, options, row.bytes, copied, *workload));
+        return std::optional<Figure>(time_beside_copy(context, options, row.bytes, copied, *workload));
     };
     for (Row& row : plan_rows(options, shape.ranks())) {
         shape.op = row.op;

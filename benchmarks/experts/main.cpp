@@ -101,7 +101,7 @@ Measured run(const Options& o) {
         // As many bytes, in equal pieces.
         const std::size_t even = rows.size() / o.ranks * o.ranks;
         std::vector<float> even_sent(even, 1), even_received(even);
-        sk::measure::HostCopy copy(rank, rows.size() * sizeof(float));
+        sk::measure::PlainCopy copy(rank, rows.size() * sizeof(float));
         const std::span<const float> sent(rows), got(received);
         std::vector<sk::measure::Turn> turns{[&](std::size_t n) {
                                                  for (; n > 0; --n) {
@@ -122,8 +122,8 @@ Measured run(const Options& o) {
         sk::measure::add_copies(repeats, rows.size() * sizeof(float), copy, turns);
         const std::size_t calls = repeats.calls_for(rows.size() * sizeof(float));
         const auto times = sk::measure::time_in_turns(rank, o.rounds, calls, std::span(turns));
-        const auto fastest = sk::measure::fastest_copy<sk::measure::HostCopy>(rows.size() * sizeof(float),
-                                                                              std::span(times).subspan(3));
+        const auto fastest =
+            sk::measure::fastest_copy(copy, rows.size() * sizeof(float), std::span(times).subspan(3));
         // What was dispatched comes back.
         std::uint64_t wrong = 0;
         for (std::size_t i = 0; i < rows.size(); ++i) { wrong += back[i] == rows[i] ? 0U : 1U; }

@@ -62,9 +62,9 @@ inline std::vector<std::size_t> parts_of(KernelKind kernel, const Options& optio
     return takes_runs(kernel) ? options.runs : std::vector<std::size_t>{1};
 }
 
-/// The engine's kernels, each in all sizes, beside the copies of the yardstick; `time(row, workload, measure)` calls
+/// The engine's kernels, each in all sizes, beside plain copies; `time(row, workload, measure)` calls
 /// measure(workload), or another one around it, and says what else it knows of the row. Collective over the world.
-template <class Yardstick, class Engine, class Time>
+template <class Engine, class Time>
 void run_kernels(shardkit::Context<Engine>& context, const Options& options, const RowSink& sink, const Time& time) {
     const auto run = [&](Row& row, std::size_t parts) {
         const std::unique_ptr<KernelWorkload> workload =
@@ -73,7 +73,7 @@ void run_kernels(shardkit::Context<Engine>& context, const Options& options, con
         row.runs = workload->runs();
         row.groups = workload->groups();
         time(row, *workload, [&](Workload& timed) {
-            row.figure = time_beside_copy<Yardstick>(context, options, row.bytes, (row.bytes + 1) / 2, timed);
+            row.figure = time_beside_copy(context, options, row.bytes, (row.bytes + 1) / 2, timed);
         });
         if (context.rank() == 0) { sink(row); }
     };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/cub/kernels.hpp>
-#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -19,7 +18,7 @@ void run_on_gpu(const Options& options, const RowSink& sink) {
         shardkit::Context<Engine>& context = rank;
         const shardkit::Streams<shardkit::gpu::TimelineRef> streams{
             context.compute_stream(), context.communication_stream(), context.reduction_stream()};
-        run_kernels<shardkit::gpu::DeviceCopy<Engine>>(context, options, sink, GpuTimes{streams, options.graph});
+        run_kernels(context, options, sink, GpuTimes{streams, options.graph});
     });
 }
 

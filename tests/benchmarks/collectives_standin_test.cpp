@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../../benchmarks/collectives/run_rank.hpp"
@@ -47,8 +46,7 @@ std::vector<Row> rows_of(const Options& options, paced_ranks::Paces paces) {
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     CHECK(paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
               shardkit::Context<Engine>& context = rank;
-              run_rank<shardkit::gpu::DeviceCopy<Engine>>(context, options,
-                                                          [&](const Row& row) { rows.push_back(row); });
+              run_rank(context, options, [&](const Row& row) { rows.push_back(row); });
           }) == "");
     return rows;
 }

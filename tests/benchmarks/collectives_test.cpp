@@ -115,7 +115,7 @@ TEST_CASE("an uneven all-to-all's pieces differ, and add up to those of an even 
     CHECK(AllToAllUneven::count(five, 4, 3) == 160);
 }
 
-TEST_CASE("what the yardstick copies on each rank is half of what must be read and written") {
+TEST_CASE("what is copied plainly on each rank is half of what must be read and written") {
     // Of a group of n ranks and size S: all-gather nS read, nS written; reduce-scatter nS and S; all-reduce nS and
     // nS.
     CHECK(AllGather::copied(Placement::out_of_place, 4) * 4 * 2 == doctest::Approx(4 + 4));

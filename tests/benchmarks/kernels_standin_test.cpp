@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -18,7 +17,6 @@ namespace kernels_standin_test {
 
 namespace {
 
-using shardkit::gpu::DeviceCopy;
 using namespace benchmarks::kernels;
 using Engine = shardkit::nccl::Engine<looped_kernels::Kernels>;
 
@@ -45,7 +43,7 @@ std::vector<Row> rows_of(const Options& options) {
     std::vector<Row> rows;
     on_a_gpu([&](shardkit::Context<Engine>& context) {
         rows.clear();
-        run_kernels<shardkit::gpu::DeviceCopy<Engine>>(
+        run_kernels(
             context, options, [&](const Row& row) { rows.push_back(row); },
             GpuTimes{{context.compute_stream(), context.communication_stream()}, options.graph});
     });

@@ -22,7 +22,7 @@ void run_on_threads(const Options& options, const RowSink& sink) {
             const Shape shape{{0, 1}, rank.rank(), row.count, 0, shardkit::ReduceOp::sum};
             OutOfPlace<Engine, Planted<AllReduce, Fault::one_element>, float> workload(context, context.world(),
                                                                                        shape);
-            row.out_of_place = time_beside_copy<HostCopy>(context, options, row.bytes, row.bytes, workload);
+            row.out_of_place = time_beside_copy(context, options, row.bytes, row.bytes, workload);
             if (rank.rank() == 0) { sink(row); }
         }
     });

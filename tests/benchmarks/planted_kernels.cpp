@@ -19,7 +19,7 @@ void run_on_host(const Options& options, const RowSink& sink) {
         row.kernel = KernelKind::norm;
         row.elements = planted_elements;
         row.bytes = planted_elements * sizeof(float);
-        row.figure = time_beside_copy<HostCopy>(context, options, row.bytes, row.bytes / 2, workload);
+        row.figure = time_beside_copy(context, options, row.bytes, row.bytes / 2, workload);
         sink(row);
     });
 }

@@ -17,7 +17,7 @@
 namespace device_training {
 
 using namespace train_gpt;
-using gpu_ranks::Engine;
+using Engine = gpu_ranks::TypedEngine;
 using paced_ranks::Pace;
 using paced_ranks::Paces;
 
@@ -46,7 +46,7 @@ std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, 
 template <class T, class Report>
 std::vector<double> train_in(sk::nccl::World& world, const Options& options, Steps how, const Report& report) {
     using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-    sk::Rank<Engine, Mesh> rank(Mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), gpu_ranks::Comm(world),
+    sk::Rank<Engine, Mesh> rank(Mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), gpu_ranks::TypedComm(world),
                                 rank_options(planned(options).chosen), world.streams());
     return train_on<T>(rank, options, how, report);
 }
@@ -57,10 +57,10 @@ std::vector<double> train(const Options& options, Steps how = Steps::plain,
                           Paces paces = {Pace::lazy, Pace::eager, Pace::lazy}) {
     const sk::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     std::vector<std::vector<double>> losses(mesh.grid().size());
-    CHECK(paced_ranks::run(mesh, paces, rank_options(planned(options).chosen),
-                           [&](auto& rank, const auto& /*streams*/) {
-                               losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
-                           }) == "");
+    CHECK(paced_ranks::run<Engine>(
+              mesh, paces, rank_options(planned(options).chosen), [&](auto& rank, const auto& /*streams*/) {
+                  losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
+              }) == "");
     for (const auto& of_rank : losses) { CHECK(of_rank == losses.front()); }
     return losses.front();
 }

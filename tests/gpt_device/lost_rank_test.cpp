@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/nccl/native.hpp>
+
 #include "device_training.hpp"
 
 namespace lost_rank_test {
@@ -32,7 +34,7 @@ TEST_CASE("gpt.device: a rank that dies in a step ends the others' training, who
             of_three.mesh = {3, 1, 1};
             const auto dies = [&](std::size_t step, double) {
                 if (rank != 1 || step != 2) { return; }
-                standin::kill_rank(gpu_ranks::Comm(world).native());
+                standin::kill_rank(sk::nccl::native(gpu_ranks::Comm(world)));
                 throw rank_checks::Planted("gone");
             };
             if (rank == 1) {

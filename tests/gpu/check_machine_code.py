@@ -220,7 +220,7 @@ def main():
         limits = limits_of(line)
         functor = limits if isinstance(limits, str) else limits.functor
         place = ("" if functor.startswith("train_gpt::") else
-                 "shardkit::" if functor.startswith(("nccl::", "detail::")) else "shardkit::gpu::detail::")
+                 "shardkit::" if functor.startswith("detail::") else "shardkit::gpu::detail::")
         of_functor = [text for text in by_name if re.search(r"[ (]" + re.escape(place + functor), text)]
         unlisted.difference_update(of_functor)
         if isinstance(limits, str):

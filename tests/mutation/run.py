@@ -296,7 +296,7 @@ EXACT = [
 # The levels of a tree of sums, likewise.
 SUMMANDS = "shardkit/backend/host/summands.hpp"
 BLOCKS = "shardkit/backend/host/rank_order_reduction.hpp"
-COMBINED = "shardkit/backend/nccl/combined.hpp"
+COMBINED = "shardkit/backend/cub/combine.hpp"
 TREE = [
     (SUMMANDS, "the left half of each level lost", "add_tree<half>(sum, summands, first, offset);", "static_cast<void>(first);"),
     (SUMMANDS, "the right half of each level lost", "add_tree<half>(right, summands, first + half, offset);",
@@ -326,8 +326,8 @@ TREE = [
     (COMBINED, "ranks behind the last four lost", "for (; q < this->ranks; ++q) { sums.add(this->row(q, at)); }", "static_cast<void>(q);"),
     (COMBINED, "four ranks added in another order", "for (const auto& each : rows) { sums.add(each); }",
      "for (std::size_t i = 4; i > 0; --i) { sums.add(rows[i - 1]); }"),
-    (COMBINED, "one element of a load taken for all", "for (std::size_t i = 0; i < Width; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[i]); }",
-     "for (std::size_t i = 0; i < Width; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[0]); }"),
+    (COMBINED, "one element of a load taken for all", "for (std::size_t i = 0; i < Width; ++i) { values.lane[i] = converted<A>(loaded.lane[i]); }",
+     "for (std::size_t i = 0; i < Width; ++i) { values.lane[i] = converted<A>(loaded.lane[0]); }"),
     (COMBINED, "elements behind a row written", "if (at + i < count) { output[at + i] = static_cast<Out>(sums.lane[i]); }",
      "output[at + i] = static_cast<Out>(sums.lane[i]);"),
 ]

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <shardkit/backend/cuda/pinned_copies.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 
@@ -21,7 +22,7 @@ namespace {
 using namespace shardkit;
 using gpu_ranks::Comm;
 using Kernels = host_functions::Kernels;
-using Stream = Comm::Stream;
+using Stream = gpu::TimelineRef;
 
 constexpr std::size_t ranks = 3;
 constexpr std::size_t k = 700;  // of a rank's shard, in pieces of 128
@@ -84,8 +85,8 @@ std::size_t check_sums(const Comm& comm, const Stream& stream) {
 std::size_t check_verbs_in_turn(const Comm& comm, std::barrier<>& others) {
     constexpr std::size_t n = 32;
     const auto streams = comm.streams();
-    const auto& compute = streams.compute;
-    const auto& communication = streams.communication;
+    const Stream compute(streams.compute);
+    const Stream communication(streams.communication);
     std::vector<float> none(n);
     std::vector<bf16> addends(n);
     std::vector<bf16> hundreds(n, bf16(100.0F));

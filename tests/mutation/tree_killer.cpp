@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include <shardkit/backend/cub/combine.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
-#include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/core/bf16.hpp>
 
 namespace sk = shardkit;
@@ -52,7 +52,7 @@ std::vector<float> added(const std::vector<T>& gathered, std::size_t ranks, std:
 template <class T>
 void check(std::size_t ranks) {
     constexpr std::size_t count = 1513;  // a block, whole tiles, and a rest
-    constexpr std::size_t stride = sk::nccl::detail::row_stride(count);
+    constexpr std::size_t stride = sk::gpu::detail::row_stride(count);
     std::vector<T> gathered(ranks * stride);
     for (std::size_t q = 0; q < ranks; ++q) {
         for (std::size_t i = 0; i < count; ++i) { gathered[q * stride + i] = given<T>(q, i); }
@@ -65,13 +65,13 @@ void check(std::size_t ranks) {
             [&](std::size_t q) { return &gathered[q * stride]; }, sk::host::detail::Result<float>{of_host.data()});
     }
     const std::vector<float> of_device = !tree       ? of_host
-                                         : ranks < 8 ? added<sk::nccl::detail::AddedAlongTree>(gathered, ranks, count)
-                                                     : added<sk::nccl::detail::AddedByEights>(gathered, ranks, count);
-    if (ranks == 8 && added<sk::nccl::detail::AddedAlongTree>(gathered, ranks, count) != of_device) {
+                                         : ranks < 8 ? added<sk::gpu::detail::AddedAlongTree>(gathered, ranks, count)
+                                                     : added<sk::gpu::detail::AddedByEights>(gathered, ranks, count);
+    if (ranks == 8 && added<sk::gpu::detail::AddedAlongTree>(gathered, ranks, count) != of_device) {
         std::puts("the two kernels of 8 ranks differ");
         std::exit(1);
     }
-    const std::vector<float> of_sum = added<sk::nccl::detail::AddedInOrder>(gathered, ranks, count);
+    const std::vector<float> of_sum = added<sk::gpu::detail::AddedInOrder>(gathered, ranks, count);
     for (std::size_t i = 0; i < count; ++i) {
         const float expected = tree ? halves<T>(0, ranks, i) : 0;
         if (of_host[i] != expected || of_device[i] != expected || of_sum[i] != in_turn<T>(ranks, i)) {
@@ -90,6 +90,6 @@ int main() {
         check<float>(ranks);
         check<sk::bf16>(ranks);
     }
-    check<sk::bf16>(2 * sk::nccl::detail::AddedByEights<sk::bf16, float>::most);
+    check<sk::bf16>(2 * sk::gpu::detail::AddedByEights<sk::bf16, float>::most);
     std::puts("trees are trees");
 }

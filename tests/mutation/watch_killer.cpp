@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/recorder/record_files.hpp>
@@ -27,8 +28,8 @@ int main() {
         const auto stream = world.streams().communication;
         barrier(comm, stream);
         stream.synchronize();
-        if (comm.rank() == 1) { standin::kill_rank(comm.native()); }
-        while (standin::all_live(comm.native())) { std::this_thread::yield(); }
+        if (comm.rank() == 1) { standin::kill_rank(nccl::native(comm)); }
+        while (standin::all_live(nccl::native(comm))) { std::this_thread::yield(); }
         if (comm.rank() == 1) { return; }
         all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
         while (cudaStreamQuery(stream.native()) != cudaSuccess) { std::this_thread::yield(); }

@@ -113,6 +113,10 @@ class WorkQueue : shardkit::detail::NotCopied {
 
     /// Copies bytes between memory of the host and the device's. Behind the work so far; the host waits.
     virtual void copy(const void* /*from*/, void* /*to*/, std::size_t /*bytes*/, SourceLocation /*where*/) {}
+    /// Gives it a copy within the device's memory, or between that and pinned memory of the host; the host goes on.
+    virtual void give_copy(const void* /*from*/, void* /*to*/, std::size_t /*bytes*/) {}
+    /// Gives it function(object), which a thread of the host calls. It neither throws nor calls the engine.
+    virtual void call_on_host(void (* /*function*/)(void*), void* /*object*/) {}
 
     virtual unsigned long long capture() noexcept { return 0; }
     virtual bool was_waited_for(const WorkEvent& /*event*/) const noexcept { return true; }
@@ -206,6 +210,18 @@ class AnyStream {
     /// @pre on_device()
     void copy(const void* from, void* to, std::size_t bytes, SourceLocation where) const {
         if (queue_ != nullptr) { queue_->copy(from, to, bytes, where); }
+    }
+
+    /// Gives a device a copy within its memory, or between that and pinned memory of the host; the host goes on.
+    /// @pre on_device()
+    void give_copy(const void* from, void* to, std::size_t bytes) const {
+        if (queue_ != nullptr) { queue_->give_copy(from, to, bytes); }
+    }
+    /// Gives a device's stream function(object), which a thread of the host calls. It neither throws nor calls the
+    /// engine.
+    /// @pre on_device()
+    void call_on_host(void (*function)(void*), void* object) const {
+        if (queue_ != nullptr) { queue_->call_on_host(function, object); }
     }
 
     /// Returns the graph capture that the stream is part of, 0: none.

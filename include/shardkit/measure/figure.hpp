@@ -58,7 +58,7 @@ inline Summary summarise(std::vector<double> seconds) {
 /// Holds the copy that stands beside what was timed as its limit.
 struct CopyFigure {
     std::uint64_t bytes = 0;  ///< that each rank copies: as many are read and written again
-    std::string_view way;     ///< of the yardstick, the fastest: "memcpy"
+    std::string_view way;     ///< of the plain copy, the fastest: "memcpy"
     Summary time;
 };
 

@@ -9,6 +9,7 @@
 
 #include <shardkit/measure/figure.hpp>
 #include <shardkit/measure/interval.hpp>
+#include <shardkit/measure/plain_copy.hpp>
 #include <shardkit/measure/workload.hpp>
 #include <shardkit/rank/context.hpp>
 
@@ -71,44 +72,44 @@ Figure checked(Context<Engine>& context, const Repeats& repeats, std::uint64_t b
     return figure;
 }
 
-/// Adds to things that are timed in turns the copies of a yardstick, in each way that is worth a try, warmed up; none
-/// where nothing is copied.
-template <class Yardstick>
-void add_copies(const Repeats& repeats, std::uint64_t copied, Yardstick& yardstick, std::vector<Turn>& turns) {
-    const std::size_t ways = copied == 0 ? 0 : Yardstick::ways_for(copied);
+/// Adds plain copies to things that are timed in turns, in each way that is worth a try, warmed up; none where
+/// nothing is copied.
+template <class Engine>
+void add_copies(const Repeats& repeats, std::uint64_t copied, PlainCopy<Engine>& copy, std::vector<Turn>& turns) {
+    const std::size_t ways = copied == 0 ? 0 : copy.ways_for(copied);
     for (std::size_t way = 0; way < ways; ++way) {
-        yardstick.call(way, repeats.warmup);
-        turns.emplace_back([&yardstick, way](std::size_t times) { yardstick.call(way, times); });
+        copy.call(way, repeats.warmup);
+        turns.emplace_back([&copy, way](std::size_t times) { copy.call(way, times); });
     }
 }
 
-/// Returns the fastest of a yardstick's copies, from the times of all its ways; none of no times.
-template <class Yardstick>
-std::optional<CopyFigure> fastest_copy(std::uint64_t copied, std::span<const Summary> times) {
+/// Returns the fastest of such copies, from the times of all ways; none of no times.
+template <class Engine>
+std::optional<CopyFigure> fastest_copy(const PlainCopy<Engine>& copy, std::uint64_t copied,
+                                       std::span<const Summary> times) {
     std::optional<CopyFigure> fastest;
     for (std::size_t way = 0; way < times.size(); ++way) {
         if (fastest && times[way].median >= fastest->time.median) { continue; }
-        fastest = CopyFigure{copied, Yardstick::ways[way], times[way]};
+        fastest = CopyFigure{copied, copy.way(way), times[way]};
     }
     return fastest;
 }
 
 /// Checks a workload, warms it up, and times it in turns with a plain copy. Collective over the world, on which all
 /// ranks work, so that sub-meshes disturb each other as they do in training.
-/// Yardstick: HostCopy or gpu::DeviceCopy, where the engine's memory is.
 /// @param bytes   that a call moves, for the number of calls of a round
-/// @param copied  bytes that each rank copies with the yardstick; 0 for none
+/// @param copied  bytes that each rank copies plainly; 0: none
 /// @throws what the workload throws; std::bad_alloc
-template <class Yardstick, class Engine>
+template <class Engine>
 Figure time_beside_copy(Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, std::uint64_t copied,
                         Workload& workload) {
     Figure figure = checked(context, repeats, bytes, workload);
-    Yardstick yardstick(context, copied);
+    PlainCopy copy(context, copied);
     std::vector<Turn> turns{[&](std::size_t times) { workload.call(times); }};
-    add_copies(repeats, copied, yardstick, turns);
+    add_copies(repeats, copied, copy, turns);
     const std::vector<Summary> times = time_in_turns(context, repeats.rounds, figure.calls, std::span(turns));
     figure.time = times.front();
-    figure.copy = fastest_copy<Yardstick>(copied, std::span(times).subspan(1));
+    figure.copy = fastest_copy(copy, copied, std::span(times).subspan(1));
     return figure;
 }
 

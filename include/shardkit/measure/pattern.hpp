@@ -19,37 +19,13 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_compiled.inc>
 #include <shardkit/measure/figure.hpp>
-#include <shardkit/measure/host_copy.hpp>
 #include <shardkit/measure/in_turns.hpp>
+#include <shardkit/measure/plain_copy.hpp>
 #include <shardkit/measure/verb_workload.hpp>
 #include <shardkit/measure/verbs.hpp>
-#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit::measure {
-
-namespace detail {
-
-template <class Engine>
-struct CopyOf {
-    static_assert(
-        shardkit::detail::may_host_read<Engine>,
-        "measure: Engine must name PlainCopy, the copy that stands beside what is timed, where its memory is "
-        "not the host's; see measure/pattern.hpp");
-    using type = HostCopy;
-};
-template <class Engine>
-requires requires { typename Engine::PlainCopy; }
-struct CopyOf<Engine> {
-    using type = typename Engine::PlainCopy;
-};
-
-}  // namespace detail
-
-/// Names the plain copy that stands beside what is timed on an engine: HostCopy, or what the engine calls
-/// `PlainCopy`, which is made and called as HostCopy.
-template <class Engine>
-using PlainCopyOf = typename detail::CopyOf<Engine>::type;
 
 /// Holds what was measured of a pattern. Times are seconds of one call of it, over all ranks.
 struct PatternFigure {
@@ -162,28 +138,26 @@ class Pattern : public Workload {
     /// Checks every element of every rank, warms up, and times in turns: the whole pattern, its communication alone,
     /// its computation alone, and plain copies of what the communication must read and write. Collective over the
     /// world; every rank gets the same figure.
-    /// Yardstick: the copy; by default HostCopy, or an engine's `PlainCopy`
     /// @throws  std::invalid_argument without a verb or a round; what the engine throws
-    template <class Yardstick = PlainCopyOf<Engine>>
     PatternFigure measure(const Repeats& repeats = {}, SourceLocation where = SourceLocation::current()) {
         require(!parts_.empty(), where, "no verb; expected add() before measure()");
         require(repeats.rounds > 0, where, "0 rounds; expected at least 1");
         const auto copied = static_cast<std::uint64_t>(copied_);
         PatternFigure measured{name_, bytes_, bus_bytes_, checked(context_, repeats, bytes_, *this), {}, {}};
-        Yardstick yardstick(context_, copied);
+        PlainCopy copy(context_, copied);
         std::vector<Turn> turns{[this](std::size_t times) { call(times); }};
         if (computation_) {
             turns.emplace_back([this](std::size_t times) { repeat(times, true, false); });
             turns.emplace_back([this](std::size_t times) { repeat(times, false, true); });
         }
         const std::size_t own = turns.size();
-        add_copies(repeats, copied, yardstick, turns);
+        add_copies(repeats, copied, copy, turns);
         const std::vector<Summary> times =
             time_in_turns(context_, repeats.rounds, measured.together.calls, std::span(turns));
         measured.together.time = times.front();
         measured.communication = times[own > 1 ? 1 : 0];
         if (computation_) { measured.computation = times[2]; }
-        measured.together.copy = fastest_copy<Yardstick>(copied, std::span(times).subspan(own));
+        measured.together.copy = fastest_copy(copy, copied, std::span(times).subspan(own));
         return measured;
     }
 

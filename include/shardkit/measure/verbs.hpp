@@ -243,7 +243,7 @@ struct Broadcast : MeasuredVerb {
     static constexpr bool offered = engine::Broadcasts<C, T>;
 
     static double bus_factor(double) { return 1; }
-    /// Every rank but the root reads and writes the whole; the yardstick shares this out among all.
+    /// Every rank but the root reads and writes the whole; the plain copy shares this out among all.
     static double copied(Placement, double ranks) { return (ranks - 1) / ranks; }
 
     static Number given_in_place(const Shape& s, std::size_t i) {

@@ -8,7 +8,7 @@
 
 namespace shardkit::measure {
 
-/// Returns byte i of what a yardstick copies. Not zeros: on the first processor on which both were tried, zeros
+/// Returns byte i of what a PlainCopy copies. Not zeros: on the first processor on which both were tried, zeros
 /// written over zeros took half of the time of other bytes, which no collective has.
 constexpr std::uint8_t copied_byte(std::size_t i) noexcept { return static_cast<std::uint8_t>(i * 167 + i / 4096); }
 

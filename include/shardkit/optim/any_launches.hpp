@@ -12,6 +12,7 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
+#include <shardkit/optim/piece_updates.hpp>
 #include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
@@ -36,12 +37,18 @@ class AnyLaunches {
     void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
         if constexpr (may_be_device<Engine>) {
             if (host_reads<Engine>(context.compute_stream())) { return; }
+            make_host_calls(listed_.span(), context, table);
             batches_.plan(listed_.span());
             make_table(context, table.updates(), skip);
         }
     }
     void run_one(const Listed& each, Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
         const Stream stream = context.compute_stream();
+        if constexpr (may_be_device<Engine>) {
+            if (!each.group->pieces().empty()) {
+                return run_offloaded(std::span<const Listed>(&each, 1), context, table, skip);
+            }
+        }
         run(each, stream, capture_of(stream), table, skip);
     }
     void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
@@ -52,7 +59,7 @@ class AnyLaunches {
                 batches_.run(listed_.span(), stream, capture, [&](std::size_t begin, std::size_t end) {
                     run_entries(stream, begin, end, table.updates(), skip);
                 });
-                return;
+                return run_offloaded(listed_.span(), context, table, skip);
             }
         }
         for (const Listed& each : listed_) {
@@ -118,35 +125,9 @@ class AnyLaunches {
                           entries_[end - 1].end}});
     }
     static AnyUpdateWork work(const Listed& each, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
-        auto& parameters = each.state->parameters();
-        const GroupGeometry& geometry = each.state->geometry();
-        const bool keeps_master = geometry.keeps_master();
-        const StoredElements gathered = parameters.gather_source();
-        const StoredElements master = keeps_master ? parameters.master() : gathered;
-        const StoredElements gradient = each.group->gradient(*each.state);
-        const auto& rounding = geometry.stochastic_rounding;
-        return {
-            .rule = each.group->beginning().rule,
-            .ranges = each.group->ranges(),
-            .updates = updates,
-            .skip = skip,
-            .count = master.size(),
-            .updated = master.type(),
-            .gathers = gathered.type(),
-            .gradients = gradient.type(),
-            .codes = geometry.sizes.codes,
-            .rounds = rounding.has_value(),
-            .master = master.data(),
-            .gathered = keeps_master ? gathered.data() : nullptr,
-            .gradient = gradient.data(),
-            .rest = parameters.rest().data(),
-            .scales = keeps_master ? parameters.updated_scales().data() : nullptr,
-            .seed = rounding ? rounding->seed : 0,
-            .state_seed = each.group->state_seed(),
-            .steps = each.steps,
-            .states = each.group->state_spans(),
-            .state_count = each.group->states_used(),
-        };
+        AnyUpdateWork work = work_at_rest(each, updates, each.steps, skip);
+        work.gradient = each.group->gradient(*each.state).data();
+        return work;
     }
 
     List<Listed> listed_;

@@ -90,8 +90,7 @@ class HostUpdates {
     template <std::size_t N, class Table>
     void run(const Table& table, const std::uint32_t* skip) {
         using Spans = decltype(std::declval<const Listed&>().template spans<N>());
-        const auto& link = context_.world();
-        const Stream host = link.host_stream();
+        const Stream host = context_.world().host_stream();
         table.copy_to_host(context_, skip);
         const auto gathered = [](auto& state) {
             return std::span<typename Spans::Gather>(state.parameters().gather_source());
@@ -117,7 +116,7 @@ class HostUpdates {
             const Listed& each = places_[now];
             auto& state = *each.state;
             host.wait(copies_.fetched(slot));
-            link.call_on_host([](void* call) { (*static_cast<std::function<void()>*>(call))(); },
+            host.call_on_host([](void* call) { (*static_cast<std::function<void()>*>(call))(); },
                               &each.group->offloaded().host_calls[2 * now.piece + slot]);
             const IndexRange elements = each.group->pieces()[now.piece].elements;
             const Slot<Spans> here(slots_[slot], elements.size());

@@ -211,7 +211,7 @@ class OrderedCopies : NotCopied {
     void fetch(std::size_t slot, const Copies& copies) {
         const Stream to_slots = fetching();
         to_slots.wait(stored_[slot]);
-        copies([&](auto from, auto to) { context_.world().copy(from, to, fetches_); });
+        copies([&](auto from, auto to) { to_slots.give_copy(from.data(), to.data(), to.size()); });
         fetched_[slot] = to_slots.record();
     }
     /// Returns the event of the last fetch into a slot.
@@ -222,7 +222,7 @@ class OrderedCopies : NotCopied {
         const Stream from_slots = storing();
         from_slots.wait(updated);
         stores_ = true;
-        copies([&](auto from, auto to) { context_.world().copy(from, to, other(fetches_)); });
+        copies([&](auto from, auto to) { from_slots.give_copy(from.data(), to.data(), to.size()); });
         return stored_[slot] = from_slots.record();
     }
     Stream storing() const noexcept { return context_.world().copy_stream(other(fetches_)); }

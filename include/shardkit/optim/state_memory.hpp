@@ -29,9 +29,7 @@ class StateMemory {
         : name_(name),
           count_(group.updated.size()),
           format_(kind.format),
-          type_(format_ == StateFormat::full   ? arithmetic
-                : format_ == StateFormat::bf16 ? ElementType::bf16
-                                               : ElementType::uint8),
+          type_(stored_type(format_, arithmetic)),
           elements_(context, group.offloads(), group.path, name, count_ * size_of(type_)) {
         if (format_ == StateFormat::block8) {
             scales_ = {context, group.offloads(), group.path, name, Block8::blocks(count_)};

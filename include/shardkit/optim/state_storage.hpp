@@ -103,6 +103,13 @@ struct AnyStateSpan {
     }
 };
 
+/// Returns the type of a state's elements as it is stored, of updates in `arithmetic`; codes of blocks are bytes.
+constexpr ElementType stored_type(StateFormat format, ElementType arithmetic) noexcept {
+    return format == StateFormat::full   ? arithmetic
+           : format == StateFormat::bf16 ? ElementType::bf16
+                                         : ElementType::uint8;
+}
+
 /// How a rule's states lie in memory: in full unless it has a StateStorage.
 template <class Rule>
 struct StorageOf {

@@ -103,9 +103,9 @@ class UpdateTable : public ProgressTable<Rule, Engine> {
     /// not all engines can.
     void copy_to_host(auto& context, const std::uint32_t* skip) const {
         const auto copy = [&](auto from, std::size_t at) {
-            context.world().copy(std::as_bytes(from),
-                                 std::as_writable_bytes(host_.span()).subspan(at, from.size_bytes()),
-                                 engine::LinkWay::to_host);
+            context.world()
+                .copy_stream(engine::LinkWay::to_host)
+                .give_copy(from.data(), host_.span().data() + at, from.size_bytes());
         };
         copy(groups_.span(), 0);
         copy(updates_.span(), updates_at());

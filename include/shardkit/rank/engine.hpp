@@ -57,22 +57,17 @@ concept MakesLocalBuffersOf = requires(const C& comm, std::size_t n) {
     B(comm.template local_buffer<T>(n));
 };
 
-/// The engine's memory is a device's, and two streams of its own copy between that and pinned memory of the host, one
-/// each way, beside other work. What offloaded states need: see Offload.
+/// The engine's memory can be a device's, and two streams of its own copy between that and pinned memory of the host,
+/// one each way, beside other work. What offloaded states need: see Offload.
 ///     host_buffer<T>(n)        n zeroed elements that the host and the device can access, as BufferOf
 ///     copy_stream(way)         the stream of copies that go that way
-///     copy(from, to, way)      gives it one, between memory of the device and of host_buffer
 ///     host_stream()            the stream of functions that a thread of the host calls
-///     call_on_host(f, object)  gives it f(object), which makes no call of the engine
 /// The engine names HostKernels too: the `update` of its Kernels on host memory, in the caller (see StepKernels).
 template <class C>
-concept Offloads = requires(const C& comm, std::size_t n, std::span<const std::byte> from, std::span<std::byte> to,
-                            void (*function)(void*), void* object) {
+concept Offloads = requires(const C& comm, std::size_t n) {
     comm.template host_buffer<std::uint8_t>(n);
     { comm.copy_stream(LinkWay::to_host) } -> std::same_as<typename C::Stream>;
-    comm.copy(from, to, LinkWay::to_host);
     { comm.host_stream() } -> std::same_as<typename C::Stream>;
-    comm.call_on_host(function, object);
 };
 
 /// The engine can check whether it can work on given memory.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+
 #include <shardkit/comm/stream.hpp>
 
 namespace shardkit {
@@ -13,6 +15,11 @@ struct Streams {
     Stream communication{};            ///< for gathers, and all that is neither a gather nor a reduction
     Stream reduction = communication;  ///< for reductions of gradients, and the norm's sum
 
+    /// Returns the same streams as those of any engine.
+    template <class Any>
+    requires(std::convertible_to<Stream, Any> && !std::same_as<Stream, Any>) operator Streams<Any>() const noexcept {
+        return {compute, communication, reduction};
+    }
     /// Makes later work of the other streams wait for the earlier work of the compute stream.
     void fork() const {
         communication.wait(compute.record());

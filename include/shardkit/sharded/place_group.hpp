@@ -44,12 +44,12 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const PrecisionValues&
     }
     require_summation(communicators, values.policy, values.path, where);
     require_frozen_bytes(values.path, types, values.parameters, where);
-    if (values.offload != Offload::none && !engine::Offloads<typename Engine::Communicator>) {
+    const bool offloads =
+        engine::Offloads<typename Engine::Communicator> && !host_reads<Engine>(context.compute_stream());
+    if (values.offload != Offload::none && !offloads) {
         throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '",
                                engine_name<Engine>(context.world()),
-                               host_reads<Engine>(context.compute_stream())
-                                   ? "', whose memory is the host's already; expected Offload::none"
-                                   : "' that is chosen at run time; expected Offload::none, or nccl::Engine");
+                               "', whose memory is the host's already; expected Offload::none");
     }
     check_rounding(values.path, types, values.master, values.stochastic_rounding, where);
     const AxisGrid& grid = context.grid();

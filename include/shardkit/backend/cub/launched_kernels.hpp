@@ -10,11 +10,13 @@
 
 #include <shardkit/backend/cub/batch.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
+#include <shardkit/backend/cub/combine.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
 #include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/backend/cub/tensors.hpp>
 #include <shardkit/backend/cub/update.hpp>
+#include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
@@ -96,6 +98,12 @@ struct LaunchedKernels {
     template <class Work>
     static void for_each_index(const Stream& stream, std::uint64_t n, const Work& work) {
         Launch{stream}(n, work, "for_each_index");
+    }
+    /// Combines the elements of all ranks, whose rows one has received: see engine::ReductionStep.
+    template <FloatingElement In, FloatingElement Out>
+    static void combine(const Stream& stream, const engine::ReductionStep& step) {
+        combine_rows<In, Out>(
+            step, [&](std::uint64_t indices, const auto& kernel) { for_each_index(stream, indices, kernel); });
     }
     /// Makes one step of an optimizer over the elements in `ranges`. Element i of a range is updated by
     /// updates[range.update]. Does nothing if *skip is not 0. Elements outside of all ranges are not touched.

@@ -141,6 +141,15 @@ class TimelineState final : public engine::WorkQueue {
         synchronize(where);
     }
 
+    void give_copy(const void* from, void* to, std::size_t bytes) override {
+        const DeviceGuard on_device(device_);
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.native()), "cudaMemcpyAsync");
+    }
+    void call_on_host(void (*function)(void*), void* object) override {
+        const DeviceGuard on_device(device_);
+        check(cudaLaunchHostFunc(stream_.native(), function, object), "cudaLaunchHostFunc");
+    }
+
     bool advanced(std::uint64_t& passed) const noexcept override {
         const RelaxedCapture relaxed;
         passed = std::max(passed, events_.oldest());

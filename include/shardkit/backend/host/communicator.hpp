@@ -55,6 +55,8 @@ class Communicator {
     /// Returns the stream of verbs that are given none: they are done when they return, or, where memory is a
     /// device's, are in the order of the rank's compute stream.
     Stream compute_stream() const noexcept { return {}; }
+    /// Returns the streams of a rank's work, for a Rank.
+    Streams<Stream> streams() const noexcept { return verbs_->streams(); }
     /// Returns the rank's stream on which gathers run while the rank goes on, and that of reductions; default ones
     /// where the engine does not overlap.
     Stream communication_stream() const noexcept { return verbs_->streams().communication; }
@@ -72,8 +74,26 @@ class Communicator {
         if (device == nullptr) { return buffer<T>(n); }
         return placed<T>(n, [&](std::size_t bytes) { return device->place_local(bytes); });
     }
+    /// Allocates zeroed memory of the host, which a device can access too.
+    template <Element T>
+    HostBuffer<T> host_buffer(std::size_t n) const {
+        const DeviceMemory* const device = verbs_->device_memory();
+        if (device == nullptr) { return HostBuffer<T>(n); }
+        return placed<T>(n, [&](std::size_t bytes) { return device->place_on_host(bytes); });
+    }
+    /// Returns a device's stream of copies between that and its own memory, and that of functions of the host: see
+    /// DeviceMemory. Default ones where memory is the host's.
+    Stream copy_stream(engine::LinkWay way) const noexcept {
+        const DeviceMemory* const device = verbs_->device_memory();
+        return device == nullptr ? Stream() : device->copy_stream(way);
+    }
+    Stream host_stream() const noexcept {
+        const DeviceMemory* const device = verbs_->device_memory();
+        return device == nullptr ? Stream() : device->host_stream();
+    }
     /// @throws std::invalid_argument where memory is a device's, unless it is that of this rank's
-    void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
+    void require_memory(const void* data, std::size_t bytes, std::string_view what,
+                        SourceLocation where = SourceLocation::current()) const {
         if (const auto* const device = verbs_->device_memory()) { device->require_memory(data, bytes, what, where); }
     }
     /// @throws std::invalid_argument where memory is a device's, for such memory
@@ -98,11 +118,15 @@ class Communicator {
     }
     void compare_calls(SourceLocation where) const { verbs_->compare_calls(where); }
     void barrier(const Stream& stream, const Call& call) const { verbs_->barrier(stream, call); }
-    void separate_reductions(SourceLocation where) const { verbs_->separate_reductions(where); }
-    void reserve_staging(std::size_t bytes, SourceLocation where) const { verbs_->reserve_staging(bytes, where); }
+    void separate_reductions(SourceLocation where = SourceLocation::current()) const {
+        verbs_->separate_reductions(where);
+    }
+    void reserve_staging(std::size_t bytes, SourceLocation where = SourceLocation::current()) const {
+        verbs_->reserve_staging(bytes, where);
+    }
     template <Element In, Element Out>
     bool reduces_at_once(ReduceOp op) const noexcept {
-        return verbs_->reduces_at_once(op, element_type_of<In>, element_type_of<Out>);
+        return verbs_->reduces_at_once(detail::reducer<In, Out>(), op);
     }
     template <class Body>
     void start_together(const Stream& stream, const Call& call, const Body& body) const {

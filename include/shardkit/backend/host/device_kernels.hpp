@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -217,6 +219,52 @@ struct Update {
     template <class Kernels, class Stream>
     void on(const Stream& stream) const {
         Kernels::update(stream, ranges, updates, skip, spans, where);
+    }
+};
+/// What one kernel of a reduction does on a device: `count` elements become as many others.
+struct ReductionStep {
+    enum class Way : std::uint8_t {
+        convert,  ///< inputs into results
+        widen,    ///< inputs into the arithmetic type: rows of `columns` elements, which lie `stride` apart
+        narrow,   ///< that type into results
+        combine,  ///< inputs of all ranks, whose rows lie `stride` apart, into results
+    };
+    Way way;
+    const void* from;
+    void* to;
+    std::size_t count;
+    std::size_t columns = count;
+    std::size_t stride = count;
+    ReduceOp op = ReduceOp::sum;
+    std::size_t ranks = 1;
+};
+/// The kernel of it for two element types.
+template <FloatingElement In, FloatingElement Out>
+struct Reduce {
+    ReductionStep step;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        using A = Arithmetic<Out>;
+        const std::span inputs(static_cast<const In*>(step.from), step.count);
+        const std::span results(static_cast<Out*>(step.to), step.count);
+        // What an engine never gives has no kernel.
+        if (step.way == ReductionStep::Way::combine) {
+            Kernels::template combine<In, Out>(stream, step);
+        } else if (step.way == ReductionStep::Way::convert) {
+            if constexpr (!std::is_same_v<In, Out>) { Kernels::template convert<In, Out>(stream, inputs, results); }
+        } else if (step.way == ReductionStep::Way::narrow) {
+            if constexpr (!std::is_same_v<Out, A>) {
+                Kernels::template convert<A, Out>(stream, {static_cast<const A*>(step.from), step.count}, results);
+            }
+        } else if constexpr (!std::is_same_v<In, Out> || !std::is_same_v<Out, A>) {
+            const std::span wide(static_cast<A*>(step.to), step.count);
+            if (step.columns == step.count || step.columns == step.stride) {  // packed already
+                Kernels::template convert<In, A>(stream, inputs, wide);
+            } else {
+                Kernels::template convert_rows<In, A>(stream, inputs.data(), step.stride, wide, step.columns);
+            }
+        }
     }
 };
 /// Adds the squares of pieces to a travelling NormSum.

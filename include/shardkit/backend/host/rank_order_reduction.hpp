@@ -9,6 +9,7 @@
 
 #include <shardkit/backend/host/bf16_sums.hpp>
 #include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/for_each_lanes.hpp>
 #include <shardkit/backend/host/lanes.hpp>
 #include <shardkit/backend/host/reducer.hpp>
@@ -202,12 +203,43 @@ void reduce_summands(ReduceOp op, const Summands<In, Out>& summands, std::size_t
     reduce_blocks<Trees>(op, summands, done, count);
 }
 
+template <class In, class Out>
+void reduce_on_device(const AnyStream& stream, const engine::ReductionStep& step) {
+    shardkit::detail::give_to_device(stream, engine::Reduce<In, Out>{step});
+}
+/// Returns the same as a value; null where it has no kernel.
+template <class In, class Out>
+constexpr auto* device_reduction() noexcept {
+    if constexpr (FloatingElement<In> && FloatingElement<Out>) {
+        return &reduce_on_device<In, Out>;
+    } else {
+        return static_cast<void (*)(const AnyStream&, const engine::ReductionStep&)>(nullptr);
+    }
+}
+
+/// Returns the type in which floating-point results are summed; their own where they are no such.
+template <class Out>
+constexpr ElementType arithmetic_type() noexcept {
+    if constexpr (FloatingElement<Out>) {
+        return element_type_of<Arithmetic<Out>>;
+    } else {
+        return element_type_of<Out>;
+    }
+}
+
 /// The Reducer of two element types; one without `Trees` is given no tree_sum.
 template <Element In, Element Out, bool Trees = true>
-inline constexpr Reducer reducer_of{sizeof(In), sizeof(Out), element_type_of<In>, element_type_of<Out>,
+inline constexpr Reducer reducer_of{sizeof(In),
+                                    sizeof(Out),
+                                    element_type_of<In>,
+                                    element_type_of<Out>,
                                     [](ReduceOp op, const Operands& operands, std::size_t count) noexcept {
                                         reduce_summands<Trees>(op, Summands<In, Out>(operands), count);
-                                    }};
+                                    },
+                                    std::is_same_v<In, Out>,
+                                    std::is_same_v<Out, Arithmetic<Out>>,
+                                    arithmetic_type<Out>(),
+                                    device_reduction<In, Out>()};
 
 }  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
 

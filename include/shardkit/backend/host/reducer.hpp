@@ -5,8 +5,13 @@
 #include <cstddef>
 
 #include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
+
+namespace shardkit::engine {
+struct ReductionStep;
+}  // namespace shardkit::engine
 
 namespace shardkit::host::detail {
 
@@ -105,6 +110,13 @@ struct Reducer {
     ElementType in;
     ElementType out;
     void (*reduce)(ReduceOp op, const Operands& operands, std::size_t count) noexcept;
+
+    // What an engine whose memory is a device's needs to know.
+    bool one_type;           ///< whether inputs and results are elements of one C++ type
+    bool out_is_arithmetic;  ///< whether sums are made in the results' type
+    ElementType arithmetic;  ///< the type in which they are made
+    /// Gives a kernel to a device's stream; null where elements are no floating-point ones.
+    void (*on_device)(const AnyStream& stream, const engine::ReductionStep& step);
 };
 /// Reduces `count` elements of each of `ranks` inputs in Arithmetic<Out>, in rank order 0, 1, ... (a tree_sum: along
 /// its tree), rounds once, and writes the result to each of `results` places. After streaming, call `finish` before

@@ -14,10 +14,10 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
-#include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/memory_copies.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/streams.hpp>
 
 namespace shardkit::host {
@@ -38,6 +38,12 @@ class DeviceMemory {
     /// Returns copies between it and the host's memory, behind the work of a stream so far.
     virtual std::unique_ptr<engine::MemoryCopies> memory_copies(const AnyStream& after,
                                                                 SourceLocation where) const = 0;
+    /// Places zeroed pinned memory of the host, which the device can access too.
+    virtual std::shared_ptr<void> place_on_host(std::size_t bytes) const = 0;
+    /// Returns the stream of copies between that and the device's memory which go one way, beside other work.
+    virtual AnyStream copy_stream(engine::LinkWay way) const noexcept = 0;
+    /// Returns the stream of functions that a thread of the host calls.
+    virtual AnyStream host_stream() const noexcept = 0;
 
   protected:
     ~DeviceMemory() = default;
@@ -77,9 +83,7 @@ class Verbs : shardkit::detail::NotCopied {
     /// Lets the engine have memory in which reductions are made, where it needs any. Collective.
     virtual void reserve_staging(std::size_t /*bytes*/, SourceLocation /*where*/) const {}
     /// Returns whether a reduction can be started together with others.
-    virtual bool reduces_at_once(ReduceOp /*op*/, ElementType /*in*/, ElementType /*out*/) const noexcept {
-        return false;
-    }
+    virtual bool reduces_at_once(const Reducer& /*reducer*/, ReduceOp /*op*/) const noexcept { return false; }
     /// Starts together what body(object) calls.
     virtual void start_together(const AnyStream& /*stream*/, const Call& /*call*/, void (*body)(const void*),
                                 const void* object) const {

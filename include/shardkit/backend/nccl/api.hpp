@@ -119,12 +119,11 @@ inline void require_version(int minimum, std::string_view what, SourceLocation w
 
 namespace shardkit::nccl::detail {
 
-/// Returns NCCL's type for elements of T.
-template <Element T>
-constexpr ncclDataType_t datatype() noexcept {
+/// Returns NCCL's type for elements of a type.
+constexpr ncclDataType_t datatype(ElementType type) noexcept {
     constexpr ncclDataType_t types[] = {ncclFloat64, ncclFloat32, ncclBfloat16, ncclFloat16, ncclInt64,
                                         ncclInt32,   ncclUint64,  ncclUint32,   ncclUint8};
-    return types[static_cast<std::size_t>(element_type_of<T>)];
+    return types[static_cast<std::size_t>(type)];
 }
 
 /// Returns NCCL's constant for the operation.

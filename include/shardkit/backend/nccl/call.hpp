@@ -12,6 +12,7 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/verb.hpp>
@@ -36,12 +37,12 @@ struct Call {
     std::string doing() const { return shardkit::detail::concat(name(verb), " over ", axes); }
 };
 
-/// Copies elements: what a verb does over a group of one rank, which may have no communicator of NCCL.
+/// Copies as many bytes as `to` has: what a verb does over a group of one rank, which may have no communicator of
+/// NCCL.
 /// @throws gpu::Error
-template <class T>
-void copy_alone(const Call& call, const T* from, std::size_t count, T* to, const gpu::TimelineRef& stream) {
-    if (count == 0 || from == to) { return; }
-    gpu::detail::check(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream.native()),
+inline void copy_alone(const Call& call, host::ConstMemory from, host::Memory to, const gpu::TimelineRef& stream) {
+    if (to.bytes() == 0 || from.at == to.at) { return; }
+    gpu::detail::check(cudaMemcpyAsync(to.at, from.at, to.bytes(), cudaMemcpyDeviceToDevice, stream.native()),
                        "cudaMemcpyAsync", call.where);
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <tuple>
 
+#include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/nccl/compiled_engine.hpp>
 #include <shardkit/backend/nccl/compiled_interface.hpp>
 #include <shardkit/backend/nccl/compiled_optimizers.hpp>
@@ -27,6 +28,22 @@ NcclIdBytes to_bytes(const nccl::UniqueId& id) noexcept {
     std::ranges::copy(id.bytes(), bytes.begin());
     return bytes;
 }
+
+/// Launches the kernels of the core's Reducers, which verbs of a trainer's file have.
+template <class In, class Out = In>
+const bool reduces = [] {
+    engine::device_launch<engine::Reduce<In, Out>> = [](const AnyStream& stream,
+                                                        const engine::Reduce<In, Out>& kernel) {
+        kernel.template on<NcclEngine::Kernels>(gpu::TimelineRef(stream));
+    };
+    return true;
+}();
+template const bool reduces<double>;
+template const bool reduces<float>;
+template const bool reduces<bf16>;
+template const bool reduces<fp16>;
+template const bool reduces<bf16, float>;
+template const bool reduces<fp16, float>;
 
 class LauncherOf final : public NcclLauncher {
   public:

@@ -8,8 +8,8 @@
 #endif
 
 #include <memory>
+#include <utility>
 
-#include <shardkit/backend/nccl/communicator_value.hpp>
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/compiled/core_model.hpp>
 #include <shardkit/compiled/core_rank.hpp>
@@ -38,18 +38,14 @@ bool add_nccl_part(const Part* EngineCore::*part) noexcept {
 
 template <>
 struct CommunicatorValue<NcclEngine::Communicator> {
-    using Verbs = nccl::detail::VerbsWithoutTypes<NcclEngine::Kernels>;
-
-    static host::Communicator to(const NcclEngine::Communicator& comm) {
-        return host::Communicator(std::make_shared<const Verbs>(comm));
-    }
-    static const NcclEngine::Communicator& from(const host::Communicator& comm, SourceLocation where) {
-        const auto* const verbs = dynamic_cast<const Verbs*>(comm.verbs().get());
+    static host::Communicator to(const NcclEngine::Communicator& comm) { return host::Communicator(comm.verbs()); }
+    static NcclEngine::Communicator from(const host::Communicator& comm, SourceLocation where) {
+        auto verbs = std::dynamic_pointer_cast<const nccl::Communicator>(comm.verbs());
         if (verbs == nullptr) {
             throw_usage_error(where, "a communicator of the engine ", comm.engine_name(),
                               ", expected one of the engine nccl");
         }
-        return verbs->typed();
+        return NcclEngine::Communicator(std::move(verbs));
     }
 };
 extern template class AnyOptimizer<NcclEngine, RuleOptimizer>;

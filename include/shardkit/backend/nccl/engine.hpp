@@ -4,13 +4,12 @@
 #include <string_view>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
-#include <shardkit/backend/cuda/device_copy.hpp>
 #include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/cuda/toolkit_elements.hpp>
 #include <shardkit/backend/host/enqueued_kernels.hpp>
-#include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/options.hpp>
+#include <shardkit/backend/nccl/typed_communicator.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/stream.hpp>
 
@@ -24,12 +23,11 @@ struct Engine {
     static constexpr engine::Traits traits = detail::usual_traits;
     using Kernels = KernelsType;
     using HostKernels = host::EnqueuedKernels<InlineStream>;
-    using Communicator = nccl::Communicator<Kernels>;
+    using Communicator = TypedCommunicator<Kernels>;
     using Stream = gpu::TimelineRef;
     template <class T>
     using Buffer = gpu::detail::ArenaBuffer<T>;
     using MemoryCopies = gpu::detail::PinnedCopies;
-    using PlainCopy = gpu::DeviceCopy<Engine>;
 };
 
 }  // namespace shardkit::nccl

@@ -6,9 +6,11 @@
 #include <string_view>
 
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::nccl::detail {
@@ -55,23 +57,29 @@ class GroupGuard : shardkit::detail::NotCopied {
     GroupErrors errors_;
 };
 
-/// Sends span send(q) to each rank q, and receives span receive(q) from it, unless they are empty.
+/// Sends memory to a rank, or receives from it, elements of a type; the result of NCCL's call.
+inline ncclResult_t send_to(const Call& call, host::ConstMemory sent, ElementType type, std::size_t to,
+                            const gpu::TimelineRef& stream) {
+    return ncclSend(sent.at, sent.bytes() / size_of(type), datatype(type), static_cast<int>(to), call.group.comm,
+                    stream.native());
+}
+inline ncclResult_t receive_from(const Call& call, host::Memory received, ElementType type, std::size_t from,
+                                 const gpu::TimelineRef& stream) {
+    return ncclRecv(received.at, received.bytes() / size_of(type), datatype(type), static_cast<int>(from),
+                    call.group.comm, stream.native());
+}
+
+/// Sends memory send(q) to each rank q, and receives memory receive(q) from it, unless they are empty: elements of a
+/// type.
 template <class Send, class Receive>
-void with_peers(const Call& call, const gpu::TimelineRef& stream, const Send& send, const Receive& receive) {
+void with_peers(const Call& call, const gpu::TimelineRef& stream, ElementType type, const Send& send,
+                const Receive& receive) {
     GroupGuard together(call);
     for (std::size_t q = 0; q < call.group.size; ++q) {
-        const int peer = static_cast<int>(q);
-        const auto sent = send(q);
-        const auto received = receive(q);
-        using T = typename decltype(received)::element_type;
-        if (!sent.empty()) {
-            together.add("ncclSend",
-                         ncclSend(sent.data(), sent.size(), datatype<T>(), peer, call.group.comm, stream.native()));
-        }
-        if (!received.empty()) {
-            together.add("ncclRecv", ncclRecv(received.data(), received.size(), datatype<T>(), peer, call.group.comm,
-                                              stream.native()));
-        }
+        const host::ConstMemory sent = send(q);
+        const host::Memory received = receive(q);
+        if (sent.count > 0) { together.add("ncclSend", send_to(call, sent, type, q, stream)); }
+        if (received.count > 0) { together.add("ncclRecv", receive_from(call, received, type, q, stream)); }
     }
     together.submit();
 }

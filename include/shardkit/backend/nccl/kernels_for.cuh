@@ -14,7 +14,7 @@
 #include <utility>
 
 #include <shardkit/average/moving_average.hpp>
-#include <shardkit/backend/nccl/combined.hpp>
+#include <shardkit/backend/cub/combine.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/factored/factored_works.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
@@ -109,8 +109,8 @@ using UpdatedWithout =
 /// explicitly instantiated in a file of nvcc.
 template <class In, class Out>
 struct CombinedFor {
-    using Of =
-        gpu::Launches<AddedInOrder<In, Out>, AddedAlongTree<In, Out>, AddedByEights<In, Out>, Extremes<In, Out>>;
+    using Of = gpu::Launches<gpu::detail::AddedInOrder<In, Out>, gpu::detail::AddedAlongTree<In, Out>,
+                             gpu::detail::AddedByEights<In, Out>, gpu::detail::Extremes<In, Out>>;
     using Calls = typename Of::Calls;
     static Calls calls() { return Of::calls(); }
     static void preload(SourceLocation where) { Of::preload(where); }

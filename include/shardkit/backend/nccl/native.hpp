@@ -9,7 +9,7 @@
 #include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
-#include <shardkit/backend/nccl/communicator_value.hpp>
+#include <shardkit/backend/nccl/typed_communicator.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
 namespace shardkit::nccl {
@@ -35,18 +35,18 @@ typename EngineType::Communicator borrow(World& world, Borrow borrowed, std::str
 /// Returns NCCL's own communicator, which the World owns; null after an abort, and for a group of one rank that was
 /// split off. While the World has a verb under way, no call of yours may use it.
 template <class Kernels>
-ncclComm_t native(const Communicator<Kernels>& comm) noexcept {
+ncclComm_t native(const TypedCommunicator<Kernels>& comm) noexcept {
     return comm.native();
 }
 /// Returns likewise that of an engine that is chosen at run time.
 /// @throws UsageError for a communicator of another engine
 inline ncclComm_t native(const host::Communicator& comm, SourceLocation where = SourceLocation::current()) {
-    const auto* const verbs = dynamic_cast<const detail::VerbsWithoutTypes<host::AnyKernels>*>(comm.verbs().get());
+    const auto* const verbs = dynamic_cast<const Communicator*>(comm.verbs().get());
     if (verbs == nullptr) {
         throw_usage_error(where, "a communicator of the engine ", comm.engine_name(),
                           ", expected one of the engine nccl");
     }
-    return verbs->typed().native();
+    return verbs->native();
 }
 
 }  // namespace shardkit::nccl

@@ -3,15 +3,16 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
-#include <type_traits>
-#include <utility>
+#include <cstdint>
 
+#include <shardkit/backend/cub/combine.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/device_kernels.hpp>
+#include <shardkit/backend/host/memory.hpp>
+#include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/collectives.hpp>
-#include <shardkit/backend/nccl/combined.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/said_of_call.hpp>
 #include <shardkit/backend/nccl/staged_pieces.hpp>
@@ -23,7 +24,13 @@
 
 namespace shardkit::nccl::detail {
 
-/// Sums with NCCL's own reductions, in the order that NCCL chooses. It differs between an all-reduce and a
+/// Says whether a reduction over several ranks is one call of NCCL's, with no staging memory.
+inline bool is_direct(const host::detail::Reducer& types, ReduceOp op) noexcept {
+    const bool floating = types.on_device != nullptr;
+    return types.one_type && types.out_is_arithmetic && !(floating && op != ReduceOp::sum);
+}
+
+/// A reduction, with NCCL's own sums, in the order that NCCL chooses. It differs between an all-reduce and a
 /// reduce-scatter: the bits are not those of another engine or policy. Addends whose type is not the arithmetic of
 /// the sum, such as 16-bit ones, are widened into staging memory piece by piece and sent at that width, as NCCL would
 /// round to 16 bits at every addition. NCCL's average is never used. Maxima and minima of floating-point elements are
@@ -33,122 +40,181 @@ namespace shardkit::nccl::detail {
 /// widened behind it. A tree_sum, and what Options::sums says, are exchanges: the elements travel as they are, and
 /// one kernel adds those of all ranks along the tree or in rank order, so that the bits are those of the host's
 /// engines. Each function returns the bytes between this rank and its peers, those of NCCL's ring or of the exchange.
-template <class Kernels>
-struct Reductions {
-    /// Whether the types can be reduced: floating-point types into floating-point types, others into their own.
-    template <class In, class Out>
-    static constexpr bool possible = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
-    /// Says whether a reduction over several ranks is one call of NCCL's, with no staging memory.
-    template <class In, class Out>
-    static constexpr bool is_direct(ReduceOp op) noexcept {
-        return same<In, Out> && !(FloatingElement<In> && op != ReduceOp::sum);
+class Reduction {
+    using ConstMemory = host::ConstMemory;
+    using Memory = host::Memory;
+    using Step = engine::ReductionStep;
+    using Way = engine::ReductionStep::Way;
+
+  public:
+    Reduction(const Call& call, const gpu::TimelineRef& stream, const host::detail::Reducer& types,
+              ReduceOp op) noexcept
+        : call_(call), stream_(stream), types_(types), op_(op), ranks_(call.group.size) {}
+
+    std::size_t reduce_scatter(ConstMemory full, Memory shard) const {
+        const std::size_t k = shard.count;
+        if (ranks_ == 1) {
+            copy(stream_, full, shard);
+        } else if (floating() && (op_ != ReduceOp::sum || exchanges(full))) {
+            exchange(Exchange{*this, full, k, shard});
+            return (ranks_ - 1) * k * full.size;
+        } else if (stays_narrow(full) && fits(shard)) {
+            scatter_narrow(full, shard);
+            return (ranks_ - 1) * k * full.size;
+        } else if (same()) {
+            if (k > 0) { scatter(stream_, full.at, shard.at, k); }
+        } else {
+            pieces(arithmetic_size(), ranks_).summed(k, ScatteredSum{*this, full, shard});
+        }
+        return (ranks_ - 1) * k * arithmetic_size();
     }
 
-    template <class In, class Out>
-    static std::size_t reduce_scatter(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* full,
-                                      std::size_t k, Out* shard) {
-        const std::size_t ranks = call.group.size;
-        if (ranks == 1) {
-            copy(call, stream, full, k, shard);
-        } else if (FloatingElement<In> && (op != ReduceOp::sum || exchanges(call, ranks * k * sizeof(In)))) {
-            if constexpr (FloatingElement<In>) {
-                exchange(stream, Exchange<In, Out>{call, op, full, ranks * k, k, shard});
+    std::size_t all_reduce(ConstMemory input, Memory output) const {
+        using shardkit::detail::part_from_peers;
+        const std::size_t count = input.count;
+        if (ranks_ == 1) {
+            copy(stream_, input, output);
+        } else if (floating() && (op_ != ReduceOp::sum || exchanges(input))) {
+            if (shardkit::detail::adds(op_)) {
+                sum_by_exchange(input, output);
+                return part_from_peers(count * (input.size + output.size), ranks_);
             }
-            return (ranks - 1) * k * sizeof(In);
-        } else if (stays_narrow<In, Out>(call, op, full, ranks * k) && fits<In, Out>(call, stream, k)) {
-            if constexpr (narrows<In, Out>) { scatter_narrow(call, stream, full, k, shard); }
-            return (ranks - 1) * k * sizeof(In);
-        } else if constexpr (same<In, Out>) {
-            if (k > 0) { scatter(call, stream, op, full, shard, k); }
+            gather_and_combine(input, output);
+            return (ranks_ - 1) * count * input.size;
+        } else if (stays_narrow(input)) {
+            reduce_narrow(input, output);
+            return 2 * part_from_peers(count * input.size, ranks_);
+        } else if (same()) {
+            if (count > 0) { reduce(stream_, input.at, output.at, count); }
         } else {
-            StagedPieces<Arithmetic<Out>>(call, stream, ranks).summed(k, ScatteredSum<In, Out>{call, full, k, shard});
+            pieces(arithmetic_size(), 1).summed(count, WholeSum{*this, input, output});
         }
-        return (ranks - 1) * k * sizeof(Arithmetic<Out>);
-    }
-
-    template <class In, class Out>
-    static std::size_t all_reduce(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
-                                  std::size_t count, Out* output) {
-        const std::size_t ranks = call.group.size;
-        if (ranks == 1) {
-            copy(call, stream, input, count, output);
-        } else if (FloatingElement<In> && (op != ReduceOp::sum || exchanges(call, count * sizeof(In)))) {
-            if constexpr (FloatingElement<In>) {
-                if (shardkit::detail::adds(op)) {
-                    sum_by_exchange(call, stream, op, input, count, output);
-                    return shardkit::detail::part_from_peers(count * (sizeof(In) + sizeof(Out)), ranks);
-                }
-                gather_and_combine(call, stream, op, input, count, output);
-            }
-            return (ranks - 1) * count * sizeof(In);
-        } else if (stays_narrow<In, Out>(call, op, input, count)) {
-            if constexpr (narrows<In, Out>) { reduce_narrow(call, stream, input, count, output); }
-            return 2 * shardkit::detail::part_from_peers(count * sizeof(In), ranks);
-        } else if constexpr (same<In, Out>) {
-            if (count > 0) { reduce(call, stream, op, input, output, count); }
-        } else {
-            StagedPieces<Arithmetic<Out>>(call, stream, 1).summed(count, WholeSum<In, Out>{call, input, output});
-        }
-        return 2 * shardkit::detail::part_from_peers(count * sizeof(Arithmetic<Out>), ranks);
+        return 2 * part_from_peers(count * arithmetic_size(), ranks_);
     }
 
   private:
+    bool floating() const noexcept { return types_.on_device != nullptr; }
+    std::size_t arithmetic_size() const noexcept { return size_of(types_.arithmetic); }
     /// Whether NCCL can reduce directly from the input into the output, without conversion or widening.
-    template <class In, class Out>
-    static constexpr bool same = (std::is_same_v<In, Out> && std::is_same_v<Out, Arithmetic<Out>>);
-
-    /// Returns whether a sum of that many bytes of addends on each rank is an exchange.
-    static bool exchanges(const Call& call, std::size_t addends) {
-        return addends >= call.world.options().sums.exchange_from();
+    bool same() const noexcept { return types_.one_type && types_.out_is_arithmetic; }
+    /// Returns whether a sum of those addends on each rank is an exchange.
+    bool exchanges(ConstMemory addends) const noexcept {
+        return addends.bytes() >= call_.world.options().sums.exchange_from();
+    }
+    /// Returns whether NCCL adds these addends of 16 bits as they are, so that its sums become the result without a
+    /// second rounding. It needs them in its windows, and all ranks give the same.
+    bool stays_narrow(ConstMemory addends) const {
+        return floating() && addends.size == 2 && (types_.one_type || types_.out_is_arithmetic) &&
+               op_ == ReduceOp::sum && call_.group.sums != nullptr &&
+               call_.world.in_chunks(addends.at, addends.bytes());
+    }
+    /// Returns whether those sums, if they are to be widened, fit in the staging memory at once: rows of addends
+    /// would lie apart otherwise.
+    bool fits(Memory sums) const {
+        return types_.one_type || sums.count * types_.in_size <= call_.world.staging(stream_).size();
+    }
+    StagedPieces pieces(std::size_t element_size, std::size_t rows) const {
+        return StagedPieces(call_, stream_, rows, element_size);
     }
 
-    /// Whether sums of 16 bits that NCCL makes out of such addends become the result without a second rounding.
-    template <class In, class Out>
-    static constexpr bool narrows = FloatingElement<In> && sizeof(In) == 2 &&
-                                    (std::is_same_v<In, Out> || std::is_same_v<Out, Arithmetic<Out>>);
-    /// Returns whether NCCL adds these addends as they are. It needs them in its windows, and all ranks give the
-    /// same.
-    template <class In, class Out>
-    static bool stays_narrow(const Call& call, ReduceOp op, const In* addends, std::size_t count) {
-        return narrows<In, Out> && op == ReduceOp::sum && call.group.sums != nullptr &&
-               call.world.in_chunks(addends, count * sizeof(In));
+    /// Gives a step's kernel to a stream.
+    void give(const gpu::TimelineRef& stream, const Step& step) const {
+        if (step.count > 0) { types_.on_device(stream, step); }
     }
-    /// Returns whether the sums of k elements, if they are to be widened, fit in the staging memory at once: rows of
-    /// addends would lie apart otherwise.
-    template <class In, class Out>
-    static bool fits(const Call& call, const gpu::TimelineRef& stream, std::size_t k) {
-        return std::is_same_v<In, Out> || k * sizeof(In) <= call.world.staging(stream).size();
+    /// Copies or converts: a reduction over one rank, or of sums that have the inputs' type.
+    void copy(const gpu::TimelineRef& stream, ConstMemory from, Memory to) const {
+        if (types_.one_type) { return copy_alone(call_, {from.at, to.bytes(), 1}, {to.at, to.bytes(), 1}, stream); }
+        give(stream, {.way = Way::convert, .from = from.at, .to = to.at, .count = to.count});
     }
-    template <class In, class Out>
-    static void scatter_narrow(const Call& call, const gpu::TimelineRef& stream, const In* full, std::size_t k,
-                               Out* shard) {
-        if (k == 0) { return; }
-        const Call narrow = over_sums(call);
-        const auto add = [&](In* sums) {
-            call.world.complete(narrow, "ncclReduceScatterConfig", [&](ncclComm_t comm) {
-                return detail::reduce_scatter(said(narrow, call.group.size * k * sizeof(In)), full, sums, k,
-                                              datatype<In>(), ncclSum, comm, stream.native());
-            });
-        };
-        if constexpr (std::is_same_v<In, Out>) {
-            add(shard);
-        } else {
-            In* const sums = reinterpret_cast<In*>(call.world.staging(stream).data());
-            add(sums);
-            convert(stream, sums, shard, k);
+    void narrow_sums(const gpu::TimelineRef& stream, const std::byte* sums, Memory to) const {
+        give(stream, {.way = Way::narrow, .from = sums, .to = to.at, .count = to.count});
+    }
+
+    /// Sums each rank's row of k addends into this rank's shard.
+    struct ScatteredSum {
+        const Reduction& of;
+        ConstMemory full;
+        Memory shard;
+
+        void widen(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            of.give(stream, {.way = Way::widen,
+                             .from = full.part(at, size).at,
+                             .to = staging,
+                             .count = of.ranks_ * size,
+                             .columns = size,
+                             .stride = shard.count});
         }
-    }
-    template <class In, class Out>
-    static void reduce_narrow(const Call& call, const gpu::TimelineRef& stream, const In* input, std::size_t count,
-                              Out* output) {
-        const Call narrow = over_sums(call);
-        if constexpr (std::is_same_v<In, Out>) {
-            if (call.world.in_chunks(output, count * sizeof(Out))) {
-                if (count > 0) { NarrowSum<In, Out>{narrow, input, output}.add(stream, output, 0, count); }
-                return;
+        void add(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            of.scatter(stream, staging, sums(staging, at, size), size);
+        }
+        void narrow(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            if (!of.types_.out_is_arithmetic) {
+                of.narrow_sums(stream, sums(staging, at, size), shard.part(at, size));
             }
         }
-        StagedPieces<In>(narrow, stream, 1).summed(count, NarrowSum<In, Out>{narrow, input, output});
+
+      private:
+        /// Returns where the sums go: into the shard, or in place if they are narrowed afterwards.
+        std::byte* sums(std::byte* staging, std::size_t at, std::size_t size) const {
+            return of.types_.out_is_arithmetic ? shard.part(at, size).at
+                                               : staging + of.call_.group.rank * size * of.arithmetic_size();
+        }
+    };
+
+    /// Sums all addends into the whole output.
+    struct WholeSum {
+        const Reduction& of;
+        ConstMemory input;
+        Memory output;
+
+        void widen(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            of.give(stream, {.way = Way::widen, .from = input.part(at, size).at, .to = staging, .count = size});
+        }
+        void add(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            of.reduce(stream, staging, of.types_.out_is_arithmetic ? output.part(at, size).at : staging, size);
+        }
+        void narrow(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            if (!of.types_.out_is_arithmetic) { of.narrow_sums(stream, staging, output.part(at, size)); }
+        }
+    };
+
+    /// Sums all addends into the whole output likewise, by NCCL in 16 bits: there is nothing to widen before.
+    struct NarrowSum {
+        const Reduction& of;
+        ConstMemory input;
+        Memory output;
+
+        void widen(const gpu::TimelineRef& /*stream*/, std::byte* /*staging*/, std::size_t /*at*/,
+                   std::size_t /*size*/) const {}
+        void add(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            const Call narrow = over_sums(of.call_);
+            narrow.world.complete(narrow, "ncclAllReduceConfig", [&](ncclComm_t comm) {
+                return detail::all_reduce(said(narrow, size * input.size), input.part(at, size).at, staging, size,
+                                          datatype(of.types_.in), ncclSum, comm, stream.native());
+            });
+        }
+        void narrow(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            of.copy(stream, {staging, size, input.size}, output.part(at, size));
+        }
+    };
+
+    void scatter_narrow(ConstMemory full, Memory shard) const {
+        if (shard.count == 0) { return; }
+        const Call narrow = over_sums(call_);
+        std::byte* const sums = types_.one_type ? shard.at : call_.world.staging(stream_).data();
+        narrow.world.complete(narrow, "ncclReduceScatterConfig", [&](ncclComm_t comm) {
+            return detail::reduce_scatter(said(narrow, full.bytes()), full.at, sums, shard.count, datatype(types_.in),
+                                          ncclSum, comm, stream_.native());
+        });
+        copy(stream_, {sums, shard.count, full.size}, shard);
+    }
+    void reduce_narrow(ConstMemory input, Memory output) const {
+        const NarrowSum sum{*this, input, output};
+        if (types_.one_type && call_.world.in_chunks(output.at, output.bytes())) {
+            if (input.count > 0) { sum.add(stream_, output.at, 0, input.count); }
+            return;
+        }
+        StagedPieces(over_sums(call_), stream_, 1, input.size).summed(input.count, sum);
     }
     /// Returns the call over the communicator on which NCCL adds 16-bit elements.
     static Call over_sums(const Call& call) noexcept {
@@ -160,200 +226,102 @@ struct Reductions {
         return said;
     }
 
-    /// Copies or converts: a reduction over one rank.
-    template <class In, class Out>
-    static void copy(const Call& call, const gpu::TimelineRef& stream, const In* from, std::size_t count, Out* to) {
-        if constexpr (std::is_same_v<In, Out>) {
-            copy_alone(call, from, count, to, stream);
-        } else if (count > 0) {
-            convert(stream, from, to, count);
-        }
-    }
-
-    /// Sums each rank's row of k addends into this rank's shard.
-    template <class In, class Out>
-    struct ScatteredSum {
-        using A = Arithmetic<Out>;
-        const Call& call;
-        const In* full;
-        std::size_t k;
-        Out* shard;
-
-        void widen(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
-            const std::span<A> to(staging, call.group.size * size);
-            if (size == k) {  // packed already
-                Kernels::template convert<In, A>(stream, std::span<const In>(full, to.size()), to);
-            } else {
-                Kernels::template convert_rows<In, A>(stream, full + at, k, to, size);
-            }
-        }
-        void add(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
-            scatter(call, stream, ReduceOp::sum, staging, sums(staging, at, size), size);
-        }
-        void narrow(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
-            if constexpr (!std::is_same_v<Out, A>) { convert(stream, sums(staging, at, size), shard + at, size); }
-        }
-
-      private:
-        /// Returns where the sums go: into the shard, or in place if they are narrowed afterwards.
-        A* sums(A* staging, std::size_t at, std::size_t size) const {
-            if constexpr (std::is_same_v<Out, A>) {
-                return shard + at;
-            } else {
-                return staging + call.group.rank * size;
-            }
-        }
-    };
-
-    /// Sums all addends into the whole output.
-    template <class In, class Out>
-    struct WholeSum {
-        using A = Arithmetic<Out>;
-        const Call& call;
-        const In* input;
-        Out* output;
-
-        void widen(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
-            convert(stream, input + at, staging, size);
-        }
-        void add(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
-            if constexpr (std::is_same_v<Out, A>) {
-                reduce(call, stream, ReduceOp::sum, staging, output + at, size);
-            } else {
-                reduce(call, stream, ReduceOp::sum, staging, staging, size);
-            }
-        }
-        void narrow(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
-            if constexpr (!std::is_same_v<Out, A>) { convert(stream, staging, output + at, size); }
-        }
-    };
-
-    /// Sums all addends into the whole output likewise, by NCCL in 16 bits: there is nothing to widen before.
-    template <class In, class Out>
-    struct NarrowSum {
-        const Call& call;
-        const In* input;
-        Out* output;
-
-        void widen(const gpu::TimelineRef& /*stream*/, In* /*staging*/, std::size_t /*at*/,
-                   std::size_t /*size*/) const {}
-        void add(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
-            call.world.complete(call, "ncclAllReduceConfig", [&](ncclComm_t comm) {
-                return detail::all_reduce(said(call, size * sizeof(In)), input + at, staging, size, datatype<In>(),
-                                          ncclSum, comm, stream.native());
-            });
-        }
-        void narrow(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
-            copy(call, stream, staging, size, output + at);
-        }
-    };
-
-    /// Sends each rank its part of this rank's `count` elements, and combines what this rank receives. The parts are
-    /// of `each` elements, as far as there are some: for StagedPieces::summed, as a sum with nothing to widen.
-    template <class In, class Out>
+    /// Sends each rank its part of this rank's elements, and combines what this rank receives. The parts are of
+    /// `each` elements, as far as there are some: for StagedPieces::summed, as a sum with nothing to widen.
     struct Exchange {
-        const Call& call;
-        ReduceOp op;
-        const In* input;
-        std::size_t count;
+        const Reduction& of;
+        ConstMemory input;
         std::size_t each;
-        Out* output;  ///< of this rank's part
+        Memory output;  ///< of this rank's part
 
         /// Returns the part of rank q, from `at` on, of at most `size` elements.
         IndexRange part(std::size_t q, std::size_t at, std::size_t size) const {
-            const std::size_t begin = std::min(count, q * each + at);
-            return {begin, std::min(count, begin + size)};
+            const std::size_t begin = std::min(input.count, q * each + at);
+            return {begin, std::min(input.count, begin + size)};
         }
-        void widen(const gpu::TimelineRef& /*stream*/, In* /*staging*/, std::size_t /*at*/,
+        void widen(const gpu::TimelineRef& /*stream*/, std::byte* /*staging*/, std::size_t /*at*/,
                    std::size_t /*size*/) const {}
-        void add(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
-            const std::size_t own = part(call.group.rank, at, size).size();
+        void add(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            const Memory received(staging, 0, input.size);
+            const std::size_t own = part(of.call_.group.rank, at, size).size();
             with_peers(
-                call, stream,
+                of.call_, stream, of.types_.in,
                 [&](std::size_t q) {
                     const IndexRange sent = part(q, at, size);
-                    return std::span(input + sent.begin, sent.size());
+                    return input.part(sent.begin, sent.size());
                 },
-                [&](std::size_t q) { return std::span(staging + q * row_stride(own), own); });
+                [&](std::size_t q) { return received.part(q * gpu::detail::row_stride(own), own); });
         }
-        void narrow(const gpu::TimelineRef& stream, In* staging, std::size_t at, std::size_t size) const {
-            const std::size_t own = part(call.group.rank, at, size).size();
-            if (own == 0) { return; }
-            const RankRows<In, Out> rows{staging, call.group.size, own, output + at};
-            const auto add = [&](const auto& added) { Kernels::for_each_index(stream, rows.indices(), added); };
-            if (op == ReduceOp::sum) {
-                add(AddedInOrder<In, Out>{rows});
-            } else if (op == ReduceOp::tree_sum && rows.ranks <= AddedAlongTree<In, Out>::most) {
-                add(AddedAlongTree<In, Out>{{rows}});
-            } else if (op == ReduceOp::tree_sum) {
-                add(AddedByEights<In, Out>{{rows}});
-            } else {
-                Kernels::for_each_index(
-                    stream, own, Extremes<In, Out>{op, staging, call.group.size, row_stride(own), output + at});
-            }
+        void narrow(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
+            const std::size_t own = part(of.call_.group.rank, at, size).size();
+            of.combine(stream, staging, gpu::detail::row_stride(own), output.part(at, own));
         }
     };
-    template <class In, class Out>
-    static void exchange(const gpu::TimelineRef& stream, const Exchange<In, Out>& sum) {
-        StagedPieces<In>(sum.call, stream, sum.call.group.size).summed(sum.each, sum, row_stride(sum.each));
+    void combine(const gpu::TimelineRef& stream, const std::byte* rows, std::size_t stride, Memory to) const {
+        give(stream, {.way = Way::combine,
+                      .from = rows,
+                      .to = to.at,
+                      .count = to.count,
+                      .columns = to.count,
+                      .stride = stride,
+                      .op = op_,
+                      .ranks = ranks_});
+    }
+    void exchange(const Exchange& sum) const {
+        pieces(types_.in_size, ranks_).summed(sum.each, sum, gpu::detail::row_stride(sum.each));
     }
 
-    template <class In, class Out>
-    static void gather_and_combine(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
-                                   std::size_t count, Out* output) {
-        const std::size_t ranks = call.group.size;
-        StagedPieces<In>(call, stream, ranks).one_after_the_other(count, [&](In* staging, auto at, auto size) {
-            call.world.complete(call, "ncclAllGather", [&](ncclComm_t comm) {
-                return all_gather(said_of(call, size * sizeof(In)), input + at, staging, size, datatype<In>(), comm,
-                                  stream.native());
+    void gather_and_combine(ConstMemory input, Memory output) const {
+        pieces(input.size, ranks_)
+            .one_after_the_other(input.count, [&](std::byte* staging, std::size_t at, std::size_t size) {
+                const ConstMemory piece = input.part(at, size);
+                call_.world.complete(call_, "ncclAllGather", [&](ncclComm_t comm) {
+                    return detail::all_gather(said_of(call_, piece.bytes()), piece.at, staging, size,
+                                              datatype(types_.in), comm, stream_.native());
+                });
+                combine(stream_, staging, size, output.part(at, size));
             });
-            Kernels::for_each_index(stream, size, Extremes<In, Out>{op, staging, ranks, size, output + at});
-        });
     }
 
-    /// Adds one part on each rank and gathers the sums: the bytes of a reduce-scatter of In and of an all-gather of
-    /// Out.
-    template <class In, class Out>
-    static void sum_by_exchange(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
-                                std::size_t count, Out* output) {
-        if (count == 0) { return; }
-        const std::size_t ranks = call.group.size;
-        Exchange<In, Out> sum{call, op, input, count, row_stride((count + ranks - 1) / ranks), output};
+    /// Adds one part on each rank and gathers the sums: the bytes of a reduce-scatter of the inputs and of an
+    /// all-gather of the results.
+    void sum_by_exchange(ConstMemory input, Memory output) const {
+        if (input.count == 0) { return; }
+        Exchange sum{*this, input, gpu::detail::row_stride((input.count + ranks_ - 1) / ranks_), output};
         const auto part = [&](std::size_t q) {
             const IndexRange range = sum.part(q, 0, sum.each);
-            return std::span(output + range.begin, range.size());
+            return output.part(range.begin, range.size());
         };
-        const std::span<Out> own = part(call.group.rank);
-        sum.output = own.data();
-        exchange(stream, sum);
-        const auto others = [&](std::size_t q, std::span<Out> span) {
-            return q == call.group.rank ? span.first(0) : span;
+        const Memory own = part(call_.group.rank);
+        sum.output = own;
+        exchange(sum);
+        const auto others = [&](std::size_t q, Memory memory) {
+            return q == call_.group.rank ? memory.part(0, 0) : memory;
         };
         with_peers(
-            call, stream, [&](std::size_t q) { return others(q, own); },
+            call_, stream_, types_.out, [&](std::size_t q) { return others(q, own); },
             [&](std::size_t q) { return others(q, part(q)); });
     }
 
-    template <class T>
-    static void scatter(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const T* from, T* to,
-                        std::size_t k) {
-        call.world.complete(call, "ncclReduceScatter", [&](ncclComm_t comm) {
-            return detail::reduce_scatter(said_of(call, call.group.size * k * sizeof(T)), from, to, k, datatype<T>(),
-                                          native(op), comm, stream.native());
+    // Sums in the arithmetic type.
+    void scatter(const gpu::TimelineRef& stream, const std::byte* from, std::byte* to, std::size_t k) const {
+        call_.world.complete(call_, "ncclReduceScatter", [&](ncclComm_t comm) {
+            return detail::reduce_scatter(said_of(call_, ranks_ * k * arithmetic_size()), from, to, k,
+                                          datatype(types_.arithmetic), native(op_), comm, stream.native());
         });
     }
-    template <class T>
-    static void reduce(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const T* from, T* to,
-                       std::size_t count) {
-        call.world.complete(call, "ncclAllReduce", [&](ncclComm_t comm) {
-            return detail::all_reduce(said_of(call, count * sizeof(T)), from, to, count, datatype<T>(), native(op),
-                                      comm, stream.native());
+    void reduce(const gpu::TimelineRef& stream, const std::byte* from, std::byte* to, std::size_t count) const {
+        call_.world.complete(call_, "ncclAllReduce", [&](ncclComm_t comm) {
+            return detail::all_reduce(said_of(call_, count * arithmetic_size()), from, to, count,
+                                      datatype(types_.arithmetic), native(op_), comm, stream.native());
         });
     }
-    template <class From, class To>
-    static void convert(const gpu::TimelineRef& stream, const From* from, To* to, std::size_t count) {
-        Kernels::template convert<From, To>(stream, std::span<const From>(from, count), std::span<To>(to, count));
-    }
+
+    const Call& call_;
+    gpu::TimelineRef stream_;
+    const host::detail::Reducer& types_;
+    ReduceOp op_;
+    std::size_t ranks_;
 };
 
 }  // namespace shardkit::nccl::detail

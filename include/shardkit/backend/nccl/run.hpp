@@ -5,10 +5,10 @@
 
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/host/engine.hpp>
-#include <shardkit/backend/nccl/communicator_value.hpp>
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/options.hpp>
+#include <shardkit/backend/nccl/typed_communicator.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/rank/rank.hpp>
 
@@ -25,8 +25,8 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
     const gpu::detail::DeviceGuard guard(world.device(), where);
     try {
-        Rank<EngineType, Mesh> rank{mesh, detail::communicator_on<EngineType>(world), rank_options,
-                                    detail::streams_on<EngineType>(world), where};
+        Rank<EngineType, Mesh> rank{mesh, detail::communicator_on<EngineType>(world), rank_options, world.streams(),
+                                    where};
         if constexpr (shardkit::detail::BodyRules<F, Rank<EngineType, Mesh>>::takes_rank) { f(rank); }
         // The rank's memory is freed here: nothing may use it any more.
         world.streams().compute.synchronize(where);
@@ -47,8 +47,8 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
 template <class EngineType = DefaultEngine, MeshType Mesh>
 Rank<EngineType, Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
                                  SourceLocation where = SourceLocation::current()) {
-    return Rank<EngineType, Mesh>(mesh, detail::communicator_on<EngineType>(world), rank_options,
-                                  detail::streams_on<EngineType>(world), where);
+    return Rank<EngineType, Mesh>(mesh, detail::communicator_on<EngineType>(world), rank_options, world.streams(),
+                                  where);
 }
 
 /// Runs `f(rank)` in a process that a launcher such as torchrun started, with a World made from its environment.

@@ -11,16 +11,16 @@
 
 namespace shardkit::nccl::detail {
 
-/// Splits a verb into pieces of `rows` parts each that fit in the World's staging memory.
-template <class T>
+/// Splits a verb into pieces of `rows` parts of elements of a size each that fit in the World's staging memory.
 class StagedPieces {
   public:
-    StagedPieces(const Call& call, const gpu::TimelineRef& stream, std::size_t rows)
+    StagedPieces(const Call& call, const gpu::TimelineRef& stream, std::size_t rows, std::size_t element_size)
         : call_(call),
           stream_(stream),
           rows_(rows),
-          staging_(reinterpret_cast<T*>(call.world.staging(stream).data())),
-          elements_(call.world.staging(stream).size() / sizeof(T)) {}
+          size_(element_size),
+          staging_(call.world.staging(stream).data()),
+          elements_(call.world.staging(stream).size() / element_size) {}
 
     /// Calls f(staging, offset, size) for consecutive pieces of [0, count).
     template <class F>
@@ -71,7 +71,7 @@ class StagedPieces {
         const auto narrow = [&](std::size_t number) {
             const Piece& piece = pieces[number % 2];
             aside.wait(piece.added);
-            sum.narrow(aside, staging_ + number % 2 * half, piece.at, piece.size);
+            sum.narrow(aside, staging_ + number % 2 * half * size_, piece.at, piece.size);
         };
         // The addends are written, and the previous verb has finished with the staging memory.
         aside.wait(stream_.record());
@@ -80,7 +80,7 @@ class StagedPieces {
             if (number >= 2) { narrow(number - 2); }
             Piece& piece = pieces[number % 2];
             piece = {at, std::min(most, count - at), {}};
-            T* const staging = staging_ + number % 2 * half;
+            std::byte* const staging = staging_ + number % 2 * half * size_;
             sum.widen(aside, staging, piece.at, piece.size);
             stream_.wait(aside.record());
             sum.add(stream_, staging, piece.at, piece.size);
@@ -100,15 +100,16 @@ class StagedPieces {
     }
 
     /// Rounds down, so that all pieces begin at addresses for wide loads of NCCL and of kernels.
-    static constexpr std::size_t aligned(std::size_t count) noexcept {
+    std::size_t aligned(std::size_t count) const noexcept {
         constexpr std::size_t bytes = 128;
-        return count / (bytes / sizeof(T)) * (bytes / sizeof(T));
+        return count / (bytes / size_) * (bytes / size_);
     }
 
     const Call& call_;
     gpu::TimelineRef stream_;
     std::size_t rows_;
-    T* staging_;
+    std::size_t size_;
+    std::byte* staging_;
     std::size_t elements_;
     std::size_t given_ = 0;
 };

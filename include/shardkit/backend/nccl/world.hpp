@@ -22,6 +22,7 @@
 #include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/call.hpp>
@@ -143,6 +144,9 @@ class World final : public detail::Connections {
     Streams<gpu::TimelineRef> streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref(), resources_->reductions()};
     }
+
+    /// Returns the communicator over all ranks: see communicator.hpp.
+    host::Communicator communicator();
 
     /// Allocates zeroed device memory out of the World's chunks.
     template <Element T>

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -136,7 +137,7 @@ TEST_CASE("nccl: a rank that dies while a CUDA graph holds the communicators end
             const CapturedStep step(streams, [&] { add_over(comm, values.span(), streams.communication); });
             step.launch();
             streams.compute.synchronize();
-            if (rank == 1) { return standin::kill_rank(comm.native()); }
+            if (rank == 1) { return standin::kill_rank(nccl::native(comm)); }
             add_over(comm, values.span(), streams.communication);
             streams.communication.synchronize();
         });
@@ -157,7 +158,7 @@ TEST_CASE("nccl: a graph that outlives its failed World keeps memory and streams
         graphs[rank].emplace(streams, [&] { add_over(comm, values.span(), streams.communication); });
         if (rank == 1) {
             graphs[rank].reset();
-            return standin::kill_rank(comm.native());
+            return standin::kill_rank(nccl::native(comm));
         }
         add_over(comm, values.span(), streams.communication);
         streams.communication.synchronize();
@@ -188,7 +189,7 @@ TEST_CASE("nccl: a World's end waits at most 30 seconds for aborts that a graph 
             graphs[rank].emplace(streams, [&] { add_over(comm, values.span(), streams.communication); });
             if (rank == 1) {
                 graphs[rank].reset();
-                return standin::kill_rank(comm.native());
+                return standin::kill_rank(nccl::native(comm));
             }
             world.abort();
             throw CommError("test", "this rank", "gives up", SourceLocation::current());
@@ -214,8 +215,8 @@ TEST_CASE("nccl: communicators whose kernels sit behind each other's hung one ar
                 auto values = world.buffer<float>(100);
                 const auto stream = world.streams().communication;
                 if (rank == 1) {
-                    standin::kill_rank(comm.native());
-                    return standin::kill_rank(other.native());
+                    standin::kill_rank(nccl::native(comm));
+                    return standin::kill_rank(nccl::native(other));
                 }
                 add_over(world_first ? comm : other, values.span(), stream);
                 add_over(world_first ? other : comm, values.span(), stream);

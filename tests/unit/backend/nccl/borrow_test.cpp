@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/cuda/stream.hpp>
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/split.hpp>
@@ -86,7 +87,7 @@ TEST_CASE("nccl: a borrowed communicator and the user's streams are used as they
                 options.communication = communication.ref().native();
                 nccl::World world(nccl::Borrow{comms[rank]}, options);
                 const Comm comm(world);
-                expect(comm.native() == comms[rank] && comm.rank() == rank && comm.size() == ranks, "its place");
+                expect(nccl::native(comm) == comms[rank] && comm.rank() == rank && comm.size() == ranks, "its place");
                 expect(world.streams().compute.native() == options.compute, "the user's stream");
                 verb_suite::every_verb<float>(comm);
                 verb_suite::splits_run_at_once(comm, 1);
@@ -107,10 +108,10 @@ TEST_CASE("nccl: a sub-communicator of the user's does its verbs beside the Worl
     const auto outcomes =
         gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const Comm& world, nccl::World& handle) {
             if (world.rank() < 2) {
-                const Comm adopted(handle, nccl::Borrow{pair[world.rank()]}, "dp");
+                const Comm adopted = nccl::borrow(handle, nccl::Borrow{pair[world.rank()]}, "dp");
                 expect(adopted.size() == 2 && adopted.rank() == world.rank() && adopted.axes() == "dp", "its place");
                 check_all_reduce<float, float>(adopted, 100, 1);
-                const Comm again(handle, nccl::Borrow{pair[world.rank()]}, "tp");
+                const Comm again = nccl::borrow(handle, nccl::Borrow{pair[world.rank()]}, "tp");
                 check_all_gather<float>(again, 10, 1);
             }
             check_all_reduce<float, float>(world, 100, 1);
@@ -130,10 +131,12 @@ TEST_CASE("nccl: borrowed communicators that do not fit are refused with both si
             contains(thrown_message<std::invalid_argument>([&] { nccl::World world(nccl::Borrow{all[0]}, options); }),
                      "it is of GPU 0, expected this World's GPU 1"));
         nccl::World world(nccl::Borrow{one[0]}, gpu_ranks::impatient());
-        CHECK(contains(thrown_message<std::invalid_argument>([&] { Comm(world, nccl::Borrow{all[0]}, "dp"); }),
-                       "borrowed communicator dp: it has 3 ranks, expected at most the World's 1"));
-        CHECK(contains(thrown_message<std::invalid_argument>([&] { Comm(world, nccl::Borrow{nullptr}, "dp"); }),
-                       "no communicator"));
+        CHECK(
+            contains(thrown_message<std::invalid_argument>([&] { nccl::borrow(world, nccl::Borrow{all[0]}, "dp"); }),
+                     "borrowed communicator dp: it has 3 ranks, expected at most the World's 1"));
+        CHECK(
+            contains(thrown_message<std::invalid_argument>([&] { nccl::borrow(world, nccl::Borrow{nullptr}, "dp"); }),
+                     "no communicator"));
     }
     standin::set_async_error(all[0], ncclRemoteError);
     CHECK(
@@ -226,10 +229,10 @@ TEST_CASE("nccl: a lent communicator of the wrong size or order is not adopted b
                refused(half));
         const Comm reversed = split(comm, 0, 3 - r, "reversed");
         expect(contains(
-                   refused(Comm(world, nccl::Borrow{reversed.native()}, "dp")),
+                   refused(nccl::borrow(world, nccl::Borrow{nccl::native(reversed)}, "dp")),
                    "this is its rank " + std::to_string(3 - r) + ", expected 4 ranks and rank " + std::to_string(r)),
                "another order");
-        rank.adopt(Axes<Dp>{}, Comm(world, nccl::Borrow{comms[r]}, "dp"));
+        rank.adopt(Axes<Dp>{}, nccl::borrow(world, nccl::Borrow{comms[r]}, "dp"));
         check_all_reduce<float, float>(rank.template sub_mesh<Axes<Dp>>(), 100, 1);
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");

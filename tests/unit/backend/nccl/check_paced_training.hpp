@@ -27,8 +27,7 @@ void check_training(const Values& expected, const Policies& policies, const Trai
                 CAPTURE(ranks);
                 CAPTURE(std::string(policy.name()));
                 std::vector<Values> values(ranks);
-                CHECK(run<sk::DefaultEngine>(
-                          sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>(ranks, 1, 1), paces, {},
+                CHECK(run(sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>(ranks, 1, 1), paces, {},
                           [&](auto& rank, const auto&) { values[rank.rank()] = train(rank, policy); }) == "");
                 for (const Values& of_rank : values) { CHECK(of_rank == expected); }
             }

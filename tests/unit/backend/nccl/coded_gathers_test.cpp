@@ -98,17 +98,17 @@ void check_graphs() {
             std::vector<float> expected;
             std::vector<float> given;
             const auto run = [&](std::vector<float>& values, bool captures) {
-                CHECK(paced_ranks::run<sk::DefaultEngine>(
-                          coded_training::Mesh(2, 1, 1), paced_ranks::one_lazy[0], {},
-                          [&](auto& rank, const auto& streams) {
-                              const auto own = train_in_graphs<Code>(
-                                  rank, policy, loads, [&](const auto& step) -> std::function<void()> {
-                                      if (!captures) { return step; }
-                                      const auto graph = std::make_shared<step_trainer::CapturedStep>(streams, step);
-                                      return [graph] { graph->launch(); };
-                                  });
-                              if (rank.rank() == 0) { values = own; }
-                          }) == "");
+                CHECK(paced_ranks::run(coded_training::Mesh(2, 1, 1), paced_ranks::one_lazy[0], {},
+                                       [&](auto& rank, const auto& streams) {
+                                           const auto own = train_in_graphs<Code>(
+                                               rank, policy, loads, [&](const auto& step) -> std::function<void()> {
+                                                   if (!captures) { return step; }
+                                                   const auto graph =
+                                                       std::make_shared<step_trainer::CapturedStep>(streams, step);
+                                                   return [graph] { graph->launch(); };
+                                               });
+                                           if (rank.rank() == 0) { values = own; }
+                                       }) == "");
             };
             run(expected, false);
             run(given, true);

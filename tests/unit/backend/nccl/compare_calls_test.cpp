@@ -201,18 +201,19 @@ TEST_CASE("nccl: ranks that state different learning rates are told both, within
     for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
         CAPTURE(static_cast<int>(when));
         gpu_ranks::restart();
-        const auto outcomes = gpu_ranks::with_world(2, comparing(when), [&](const Comm& comm, nccl::World& world) {
-            Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
-            Layer layer{rank, "layer", {{"w", {11}}}};
-            const Model model{layer};
-            SGD optimizer{model, {.learning_rate = comm.rank() == 0 ? 0.5 : 0.25}};
-            for (int step = 0; step < 2; ++step) {
-                Accumulation accumulation{model};
-                accumulation.add_zero(layer);
-                optimizer.step(reduce(std::move(accumulation), mean));
-            }
-            world.streams().compute.synchronize();
-        });
+        const auto outcomes =
+            gpu_ranks::with_world(2, comparing(when), [&](const gpu_ranks::Comm& comm, nccl::World& world) {
+                Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+                Layer layer{rank, "layer", {{"w", {11}}}};
+                const Model model{layer};
+                SGD optimizer{model, {.learning_rate = comm.rank() == 0 ? 0.5 : 0.25}};
+                for (int step = 0; step < 2; ++step) {
+                    Accumulation accumulation{model};
+                    accumulation.add_zero(layer);
+                    optimizer.step(reduce(std::move(accumulation), mean));
+                }
+                world.streams().compute.synchronize();
+            });
         check_told(outcomes,
                    "rank 0 calls reduce_scatter sum of 64 fp32 for 'layer' gradients with learning rate "
                    "0.5 (stated at ");

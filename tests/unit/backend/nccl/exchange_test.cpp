@@ -227,7 +227,7 @@ float sum_of(std::size_t ranks, std::size_t i) {
 /// fp32, rounded to `Rounded`.
 template <class In, class Out, class Rounded>
 void check_sums(const gpu_ranks::Comm& comm, std::size_t k, bool outside = false) {
-    const auto stream = comm.streams().communication;
+    const auto stream = verb_values::Bench<gpu_ranks::Comm>::stream(comm);
     const std::size_t ranks = comm.size();
     const std::size_t n = ranks * k;
     auto memory = comm.template buffer<In>(n);

@@ -61,7 +61,7 @@ std::array<std::optional<Trainer>, 2> trainers;
 
 /// The mean of the ranks' gradients, 1 and 3, is 2: each step takes 1 off.
 void step(Trainer& trainer) {
-    const auto stream = trainer.rank.compute_stream();
+    const gpu::TimelineRef stream(trainer.rank.compute_stream());
     const std::vector<float> values(elements, trainer.rank.rank() == 0 ? 1.0F : 3.0F);
     Accumulation accumulation{trainer.model};
     auto gradients = accumulation.gradients(trainer.layer);

@@ -9,6 +9,7 @@
 
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/comm/split.hpp>
 
 #include "../verb_checks.hpp"
@@ -58,7 +59,7 @@ TEST_CASE("nccl: an asynchronous error of one rank ends all ranks") {
     for (const standin::Pace pace : gpu_ranks::paces) {
         const auto outcomes = outcomes_of(pace, [](const Comm& world, nccl::World&) {
             sum_and_wait(world);
-            if (world.rank() == 1) { standin::set_async_error(world.native(), ncclRemoteError); }
+            if (world.rank() == 1) { standin::set_async_error(nccl::native(world), ncclRemoteError); }
             sum_and_wait(world);
         });
         check_all_are_comm_errors(outcomes);
@@ -74,7 +75,7 @@ TEST_CASE("nccl: an asynchronous error that comes while the host waits is thrown
         const auto stream = verb_values::Bench<Comm>::stream(world);
         Values<float, Comm> values = verb_values::input<float>(world, world.rank(), 100, 0);
         if (world.rank() != 2) { all_reduce_in_place(world, ReduceOp::sum, values.span(), stream); }
-        standin::set_async_error(world.native(), ncclRemoteError);
+        standin::set_async_error(nccl::native(world), ncclRemoteError);
         stream.synchronize();
         sum_and_wait(world);  // rank 2 had nothing to wait for
     });
@@ -88,7 +89,7 @@ TEST_CASE("nccl: a rank that is gone without a word ends the others after their 
         const auto outcomes = outcomes_of(pace, [](const Comm& world, nccl::World&) {
             sum_and_wait(world);
             if (world.rank() == 2) {
-                standin::kill_rank(world.native());
+                standin::kill_rank(nccl::native(world));
                 throw rank_checks::Planted("gone");
             }
             sum_and_wait(world);
@@ -116,7 +117,7 @@ TEST_CASE("nccl: a rank that leaves with an exception ends the others, and so do
 TEST_CASE("nccl: a World whose peers are gone is destroyed within its timeout") {
     const auto outcomes = outcomes_of(standin::Pace::lazy, [](const Comm& world, nccl::World& handle) {
         if (world.rank() == 1) {
-            standin::kill_rank(world.native());
+            standin::kill_rank(nccl::native(world));
         } else {
             Values<float, Comm> values = verb_values::input<float>(world, world.rank(), 100, 0);
             all_reduce_in_place(world, ReduceOp::sum, values.span(), world.streams().communication);
@@ -152,7 +153,7 @@ TEST_CASE("nccl: an error of a verb names NCCL's call and text and the user's li
                 all_reduce_in_place(world, ReduceOp::sum, values.span(), stream);
                 stream.synchronize();
             } catch (const CommError&) {
-                expect(world.native() == nullptr, "the World has aborted its communicators");
+                expect(nccl::native(world) == nullptr, "the World has aborted its communicators");
                 if (world.rank() == 1) {
                     try {
                         all_gather_in_place(world, values.span().first(99), stream);

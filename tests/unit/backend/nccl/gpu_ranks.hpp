@@ -12,12 +12,15 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 
 #include "../rank_checks.hpp"
 #include "../verb_values.hpp"
@@ -28,10 +31,13 @@
 namespace gpu_ranks {
 
 namespace sk = shardkit;
-using Engine = sk::nccl::Engine<host_functions::Kernels>;
+using Engine = sk::DefaultEngine;
 using Comm = Engine::Communicator;
-static_assert(sk::Engine<Engine> && sk::engine::GroupVerbs<Engine> && sk::engine::StepKernels<Engine> &&
-              sk::engine::IndexKernels<Engine>);
+/// The engine whose optimizers are launched as kernels of their own types.
+using TypedEngine = sk::nccl::Engine<host_functions::Kernels>;
+using TypedComm = TypedEngine::Communicator;
+static_assert(sk::Engine<TypedEngine> && sk::engine::GroupVerbs<TypedEngine> &&
+              sk::engine::StepKernels<TypedEngine> && sk::engine::IndexKernels<TypedEngine>);
 using rank_checks::Kind;
 using rank_checks::Outcome;
 
@@ -74,12 +80,12 @@ std::vector<Outcome> each_in_a_thread(std::size_t ranks, const F& f) {
 }
 
 /// f(communicator over all ranks) on every rank, each in a World of its own.
-template <class F>
+template <class C = Comm, class F>
 std::vector<Outcome> with_world(std::size_t ranks, const sk::nccl::Options& options, const F& f) {
     const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
     return each_in_a_thread(ranks, [&](std::size_t rank) {
         sk::nccl::World world(id, ranks, rank, options);
-        f(Comm(world), world);
+        f(C(world), world);
         world.finish();
     });
 }
@@ -103,7 +109,9 @@ inline constexpr standin::Pace paces[] = {standin::Pace::lazy, standin::Pace::ea
 
 template <>
 struct verb_values::Bench<gpu_ranks::Comm> {
-    static gpu_ranks::Comm::Stream stream(const gpu_ranks::Comm& comm) { return comm.streams().communication; }
+    static shardkit::gpu::TimelineRef stream(const gpu_ranks::Comm& comm) {
+        return shardkit::gpu::TimelineRef(comm.communication_stream());
+    }
     static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::downwards;
 
     template <class T>
@@ -134,7 +142,7 @@ struct verb_values::Bench<gpu_ranks::Comm> {
                                          "cudaMemcpyAsync");
         }
 
-        gpu_ranks::Comm::Stream stream_;
-        shardkit::gpu::detail::ArenaBuffer<T> memory_;
+        shardkit::gpu::TimelineRef stream_;
+        shardkit::HostBuffer<T> memory_;
     };
 };

@@ -53,7 +53,7 @@ bool close(const Outcome& given, const Outcome& expected, double bound) {
 /// a GPU.
 template <class F>
 std::string on_nccl(std::size_t ranks, Paces paces, const F& f) {
-    std::string error = paced_ranks::run<sk::DefaultEngine>(Mesh(ranks, 1, 1), paces, {}, f);
+    std::string error = paced_ranks::run(Mesh(ranks, 1, 1), paces, {}, f);
     if (standin::live().executable_graphs != 0) { error += "a graph is left"; }
     return error;
 }

@@ -11,6 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <shardkit/backend/cub/combine.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
@@ -81,6 +82,11 @@ struct Kernels : shardkit::test::BatchedKernels<LaunchedStream> {
                                                        to.subspan(row * columns, columns));
             }
         });
+    }
+    template <shardkit::FloatingElement In, shardkit::FloatingElement Out>
+    static void combine(const LaunchedStream& stream, const shardkit::engine::ReductionStep& step) {
+        shardkit::gpu::detail::combine_rows<In, Out>(
+            step, [&](std::uint64_t indices, const auto& kernel) { for_each_index(stream, indices, kernel); });
     }
 };
 

@@ -75,7 +75,7 @@ constexpr int timed_steps = 6;
 Counts counts_of(std::size_t groups) {
     Counts counts;
     Alone alone(ranks);
-    const std::string error = paced_ranks::run<sk::DefaultEngine>(
+    const std::string error = paced_ranks::run(
         sk::DeviceMesh<ranks>{}, paced_ranks::all_paces[0], {}, [&](auto& rank, const auto& streams) {
             std::vector<Layer> layers;
             for (std::size_t i = 0; i < groups; ++i) {
@@ -152,7 +152,7 @@ TEST_CASE("nccl: a norm and a step of any number of small groups are six nodes o
 }
 
 TEST_CASE("nccl: a graph of a norm alone has all of it, and spoils no norm that is read later") {
-    const std::string error = paced_ranks::run<sk::DefaultEngine>(
+    const std::string error = paced_ranks::run(
         sk::DeviceMesh<ranks>{}, paced_ranks::all_paces[0], {}, [&](auto& rank, const auto& streams) {
             Layer layer(rank, "layer", sk::TensorList<float>{{"w", {8, 8}}});
             sk::Model model{layer};

@@ -58,14 +58,13 @@ TEST_CASE("nccl: Muon refuses a group that is offloaded, by its path") {
 }
 
 TEST_CASE("nccl: Muon refuses a device's matrices without a library of products") {
-    CHECK(paced_ranks::run<sk::DefaultEngine>(
-              Mesh(1, 1, 1), paced_ranks::all_paces[3], {}, [&](auto& rank, const auto&) {
-                  using List = sk::TensorList<float>;
-                  sk::Sharded<List, sk::FullShard> layer(rank, "layer", List{{"wide", {3, 8}}});
-                  sk::Model model{layer};
-                  CHECK(has(thrown_message<sk::UsageError>([&] { const sk::Muon muon{model}; }),
-                            "on the engine nccl, whose matrices are a device's"));
-              }) == "");
+    CHECK(paced_ranks::run(Mesh(1, 1, 1), paced_ranks::all_paces[3], {}, [&](auto& rank, const auto&) {
+              using List = sk::TensorList<float>;
+              sk::Sharded<List, sk::FullShard> layer(rank, "layer", List{{"wide", {3, 8}}});
+              sk::Model model{layer};
+              CHECK(has(thrown_message<sk::UsageError>([&] { const sk::Muon muon{model}; }),
+                        "on the engine nccl, whose matrices are a device's"));
+          }) == "");
 }
 
 TEST_CASE("nccl: batches of matrices are made in the order of a schedule, with the bits of one thread") {
@@ -78,7 +77,7 @@ TEST_CASE("nccl: batches of matrices are made in the order of a schedule, with t
         for (const auto paces : paced_ranks::paces_in_turn(paced_ranks::one_lazy)) {
             CAPTURE(one_by_one);
             std::vector<muon_training::InBatches> made(2);
-            CHECK(paced_ranks::run<sk::DefaultEngine>(Mesh(2, 1, 1), paces, {}, [&](auto& rank, const auto&) {
+            CHECK(paced_ranks::run(Mesh(2, 1, 1), paces, {}, [&](auto& rank, const auto&) {
                       made[rank.rank()] =
                           muon_training::train_in_batches(rank, LaunchedProducts{}, paced_ranks::submit, one_by_one);
                   }) == "");

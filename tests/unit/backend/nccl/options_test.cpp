@@ -14,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
@@ -47,7 +48,7 @@ TEST_CASE("nccl: every communicator is made with what the options say, and does 
         const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
             const Comm child = split(comm, 0, comm.rank(), "child");
             if (comm.rank() == 1) { return; }
-            for (const ncclComm_t each : {comm.native(), child.native()}) {
+            for (const ncclComm_t each : {nccl::native(comm), nccl::native(child)}) {
                 configurations.push_back(standin::configuration(each));
             }
             if (world.world_group().comparison != nullptr) {
@@ -128,7 +129,7 @@ TEST_CASE("nccl: two communicators at once fit on the GPU, or NCCL orders their 
             const auto streams = world.streams();
             comm.separate_reductions();
             auto values = world.buffer<float>(100);
-            if (comm.rank() == 0) { taken = standin::configuration(comm.native()).maxCTAs; }
+            if (comm.rank() == 0) { taken = standin::configuration(nccl::native(comm)).maxCTAs; }
             all_gather_in_place(comm, values.span(), streams.communication);
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction);
         });
@@ -383,8 +384,8 @@ TEST_CASE("nccl: a group of one rank has all verbs and no communicator of NCCL's
             const Comm alone = split(world, world.rank(), 0, "alone");
             const Comm again = split(alone, 7, 0, "again");
             const Comm uneven = split(world, world.rank() == 2 ? 1 : 0, world.rank(), "uneven");
-            rank_checks::expect(alone.native() == nullptr && again.native() == nullptr, "no communicator");
-            rank_checks::expect((uneven.native() == nullptr) == (world.rank() == 2), "one for the two");
+            rank_checks::expect(nccl::native(alone) == nullptr && nccl::native(again) == nullptr, "no communicator");
+            rank_checks::expect((nccl::native(uneven) == nullptr) == (world.rank() == 2), "one for the two");
             rank_checks::expect(uneven.size() == (world.rank() == 2 ? 1 : 2), "sizes");
             for (const Comm& each : {alone, again, uneven}) {
                 verb_checks::check_copies<float>(each, 10, 1);

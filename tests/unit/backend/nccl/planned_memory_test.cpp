@@ -4,6 +4,7 @@
 // of unit/steady has every other choice, on the host.
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,12 +12,18 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/communicator.hpp>
+#include <shardkit/backend/host/decorated_verbs.hpp>
+#include <shardkit/backend/host/verbs.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
@@ -39,68 +46,60 @@ struct Account {
 thread_local Account of_verbs;  // of this rank's thread
 thread_local Account of_own_kernels;
 
-/// A buffer that is on an account while it lives.
-template <sk::Element T>
-class Counted {
-    using Memory = sk::gpu::detail::ArenaBuffer<T>;
+/// Memory that is on an account while it lives.
+std::shared_ptr<void> counted(std::shared_ptr<void> memory, std::size_t bytes, Account& account) {
+    account.bytes += bytes;
+    account.peak = std::max(account.peak, account.bytes);
+    void* const data = memory.get();
+    return {data, [kept = std::move(memory), bytes, &account](void*) { account.bytes -= bytes; }};
+}
 
+/// A rank's verbs, whose memory is counted.
+class Counted final : public sk::host::DecoratedVerbs, public sk::host::DeviceMemory {
   public:
-    Counted() noexcept = default;
-    Counted(Memory memory, Account& account)
-        : memory_(std::move(memory)), bytes_(memory_.size() * sizeof(T)), account_(&account) {
-        account.bytes += bytes_;
-        account.peak = std::max(account.peak, account.bytes);
+    explicit Counted(const std::shared_ptr<const sk::host::Verbs>& verbs)
+        : DecoratedVerbs(verbs), verbs_(verbs), memory_(*verbs->device_memory()) {}
+
+    std::shared_ptr<void> place(std::size_t bytes) const override {
+        return counted(verbs_->place(bytes), bytes, of_verbs);
     }
-    Counted(Counted&& other) noexcept
-        : memory_(std::move(other.memory_)), bytes_(std::exchange(other.bytes_, 0)), account_(other.account_) {}
-    Counted& operator=(Counted&& other) noexcept {
-        std::swap(memory_, other.memory_);
-        std::swap(bytes_, other.bytes_);
-        std::swap(account_, other.account_);
-        return *this;
+    const sk::host::DeviceMemory* device_memory() const noexcept override { return this; }
+    std::shared_ptr<void> place_local(std::size_t bytes) const override {
+        return counted(memory_.place_local(bytes), bytes, of_own_kernels);
     }
-    ~Counted() {
-        if (account_ != nullptr) { account_->bytes -= bytes_; }
+    void require_memory(const void* data, std::size_t bytes, std::string_view what,
+                        sk::SourceLocation where) const override {
+        memory_.require_memory(data, bytes, what, where);
     }
-    T* data() const noexcept { return memory_.data(); }
-    std::size_t size() const noexcept { return memory_.size(); }
-    std::span<T> span() const noexcept { return memory_.span(); }
+    void require_host_memory(const void* data, std::size_t bytes, std::string_view what,
+                             sk::SourceLocation where) const override {
+        memory_.require_host_memory(data, bytes, what, where);
+    }
+    std::unique_ptr<sk::engine::MemoryCopies> memory_copies(const sk::AnyStream& after,
+                                                            sk::SourceLocation where) const override {
+        return memory_.memory_copies(after, where);
+    }
+    std::shared_ptr<void> place_on_host(std::size_t bytes) const override { return memory_.place_on_host(bytes); }
+    sk::AnyStream copy_stream(sk::engine::LinkWay way) const noexcept override { return memory_.copy_stream(way); }
+    sk::AnyStream host_stream() const noexcept override { return memory_.host_stream(); }
 
   private:
-    Memory memory_;
-    std::size_t bytes_ = 0;
-    Account* account_ = nullptr;
-};
-
-struct Communicator : gpu_ranks::Comm {
-    using Base = gpu_ranks::Comm;
-
-    Communicator(Base base) : Base(std::move(base)) {}  // implicit: a Rank makes one of a World's
-
-    Communicator named(std::string_view axes) const { return {Base::named(axes)}; }
-    Communicator split(std::size_t color, std::size_t key, std::string_view axes, const sk::Call& call) const {
-        return {Base::split(color, key, axes, call)};
+    void around(const sk::Call& /*call*/, sk::host::Memory /*delivered*/, const sk::AnyStream& /*stream*/,
+                const Inner& inner) const override {
+        inner();
     }
-    template <sk::Element T>
-    Counted<T> buffer(std::size_t n) const {
-        return {Base::template buffer<T>(n), of_verbs};
+    std::shared_ptr<const Verbs> decorate(std::shared_ptr<const Verbs> verbs) const override {
+        return std::make_shared<const Counted>(verbs);
     }
-    template <sk::Element T>
-    Counted<T> local_buffer(std::size_t n) const {
-        return {Base::template local_buffer<T>(n), of_own_kernels};
-    }
-};
-struct Engine : gpu_ranks::Engine {
-    using Communicator = planned_memory_test::Communicator;
-    template <class T>
-    using Buffer = Counted<T>;
-    using PlainCopy = sk::gpu::DeviceCopy<Engine>;
+
+    std::shared_ptr<const Verbs> verbs_;
+    const sk::host::DeviceMemory& memory_;
 };
 
 constexpr sk::StateFormat format = sk::StateFormat::block8;
-using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<List, sk::DynamicPolicy>;
 
-void check(sk::Context<Engine>& rank, const typename Layer::Options& options) {
+void check(sk::Context<sk::DefaultEngine>& rank, const typename Layer::Options& options) {
     const List tensors{{"weight", {263, 61}}, {"bias", {61}}, {"one", {1}}};
     const std::vector<std::string> paths{"layers.0", "layers.1", "layers.2"};
     std::vector<sk::planner::GroupDescription> described;
@@ -156,10 +155,10 @@ TEST_CASE("nccl: what a rank holds at most is the plan to the byte, with states 
                 CAPTURE(std::string(policy.name()));
                 CAPTURE(static_cast<int>(master));
                 const auto on_rank = [&](auto& its, const auto&) {
+                    const sk::host::Communicator world(std::make_shared<const Counted>(its.world().verbs()));
                     for (const auto offload : {sk::Offload::none, sk::Offload::states, sk::Offload::update}) {
                         CAPTURE(static_cast<int>(offload));
-                        sk::Rank<Engine, Mesh> rank{its.mesh(), Communicator(its.world()), its.options(),
-                                                    its.streams()};
+                        sk::Rank<sk::DefaultEngine, Mesh> rank{its.mesh(), world, its.options(), its.streams()};
                         typename Layer::Options options{policy};
                         options.master = master;
                         options.offload = offload;

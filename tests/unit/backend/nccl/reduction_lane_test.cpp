@@ -81,7 +81,7 @@ std::size_t splits_on_dp_and_tp() {
     const auto outcomes =
         gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
             Rank<Engine, Square> rank(Square(2, 2), comm, {}, world.streams());
-            const Sharded<Group, FullShard, Engine> layer{rank, "layer"};
+            const Sharded<Group, FullShard, gpu_ranks::Engine> layer{rank, "layer"};
         });
     CHECK(gpu_ranks::first_error(outcomes) == "");
     CHECK(standin::calls("ncclCommSplit") % ranks == 0);
@@ -524,7 +524,7 @@ TEST_CASE(
         options.registration = nccl::Registration::windows;
         const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
             Rank<Engine, Mesh> rank(Mesh(ranks), comm, {}, world.streams());
-            Sharded<Wide, ShardGradOp, Engine> layer(rank, "layer", {shape<Wide>(elements)});
+            Sharded<Wide, ShardGradOp, gpu_ranks::Engine> layer(rank, "layer", {shape<Wide>(elements)});
             Model model{layer};
             const auto stream = world.streams().compute;
             Accumulation accumulation{model};

@@ -117,7 +117,7 @@ TEST_CASE("nccl: whatever a rank's own tables hold, verbs find their memory at t
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
     options.registration = nccl::Registration::windows;
-    const auto outcomes = gpu_ranks::with_world(4, options, [](const Comm& comm, nccl::World& world) {
+    const auto outcomes = gpu_ranks::with_world(4, options, [](const gpu_ranks::Comm& comm, nccl::World& world) {
         Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
         // Of 4 ranks each updates another number of runs, and has other pieces of the norm.
         std::vector<NamedTensor> tensors;

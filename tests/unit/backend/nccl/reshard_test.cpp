@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A state of devices is brought to another mesh with the bits of a checkpoint.
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/reshard.hpp>
 
 #include <array>
@@ -88,7 +89,7 @@ TEST_CASE(
             sk::checkpoint::load(rank, folder.file("first/step-00000001"), source.state, {.files = &files});
             if (number == 3) {
                 if (end == End::leaves) { return world.abort(); }
-                standin::kill_rank(comm.native());
+                standin::kill_rank(sk::nccl::native(comm));
                 throw rank_checks::Planted("gone");
             }
             if (end == End::lost_early) {

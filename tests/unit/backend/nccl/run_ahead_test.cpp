@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/core/bf16.hpp>
@@ -44,7 +45,7 @@ void check_loop_ends(std::size_t launch_queue, const nccl::Options& options, con
         nccl::World world(id, ranks, rank, options);
         const Comm comm(world);
         step(world, comm, rank == 1 ? 3 : 100'000);
-        if (rank == 1) { standin::kill_rank(comm.native()); }
+        if (rank == 1) { standin::kill_rank(nccl::native(comm)); }
     });
     CHECK(standin::hangs() == 0);
     CAPTURE(outcomes[0].text);
@@ -87,13 +88,13 @@ TEST_CASE(
         all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
         if (comm.rank() == 1) { return streams.communication.synchronize(); }
         streams.communication.synchronize();
-        while (standin::all_live(comm.native())) { std::this_thread::yield(); }
+        while (standin::all_live(nccl::native(comm))) { std::this_thread::yield(); }
         all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
         streams.compute.wait(streams.communication.record());
         for (std::size_t i = 0; i < count / 10; ++i) {
             gpu::detail::check(cudaMemsetAsync(values.data(), 0, 4, streams.compute.native()), "cudaMemsetAsync");
         }
-        CHECK(comm.native() == nullptr);
+        CHECK(nccl::native(comm) == nullptr);
         barrier(comm, streams.compute);
     });
 }
@@ -127,7 +128,9 @@ TEST_CASE("nccl: a wait does not take work that was ended for work that is done,
                 if (comm.rank() == 1) { throw rank_checks::Planted("gone"); }
                 all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
                 if (away) {
-                    while (comm.native() != nullptr) { std::this_thread::yield(); }  // until the watch has ended it
+                    while (nccl::native(comm) != nullptr) {
+                        std::this_thread::yield();
+                    }  // until the watch has ended it
                 } else {
                     CHECK_THROWS_AS(streams.communication.synchronize(), CommError);
                 }
@@ -157,10 +160,10 @@ TEST_CASE("nccl: nor while NCCL is still ending it, and a flight record calls it
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
             stream.synchronize();
             if (comm.rank() == 1) {
-                standin::kill_rank(comm.native());
+                standin::kill_rank(nccl::native(comm));
                 throw rank_checks::Planted("gone");
             }
-            while (standin::all_live(comm.native())) { std::this_thread::yield(); }
+            while (standin::all_live(nccl::native(comm))) { std::this_thread::yield(); }
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
             // The host is away, as one that is blocked in a launch, until the sum looks done.
             while (cudaStreamQuery(stream.native()) != cudaSuccess) { std::this_thread::yield(); }

@@ -44,7 +44,7 @@ std::vector<Outcome> on_nccl(
     const Mesh& mesh, const sk::DynamicPolicy& policy, const Training& training, Paces paces, std::string& error,
     const std::function<void()>& before = [] {}, const sk::nccl::Options& of_world = {}) {
     std::vector<Outcome> outcomes(mesh.grid().size());
-    error = paced_ranks::run<sk::DefaultEngine>(
+    error = paced_ranks::run(
         mesh, paces, {.in_flight = training.in_flight},
         [&](auto& rank, const auto&) {
             before();

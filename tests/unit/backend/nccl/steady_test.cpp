@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/axes.hpp>
@@ -105,14 +106,14 @@ TEST_CASE("nccl: what splits and ranks in a loop take is given out again once no
 
             // One that a single member keeps is nobody's to have again, and goes on beside the new one.
             std::optional<Comm> kept = split(world, r / 2, r % 2, "kept");
-            const ncclComm_t native = kept->native();
+            const ncclComm_t native = nccl::native(*kept);
             if (r != 0) { kept.reset(); }
             std::optional<Comm> other = split(world, r / 2, r % 2, "other");
-            expect(r == 4 || (other->native() == native) == (r > 1), "another one for the first pair alone");
+            expect(r == 4 || (nccl::native(*other) == native) == (r > 1), "another one for the first pair alone");
             check_all_reduce<float, float>(*other, 10, 1);
             other.reset();
             const Comm again = split(world, r / 2, r % 2, "again");
-            expect(r == 4 || (again.native() == native) == (r > 1), "still in use");
+            expect(r == 4 || (nccl::native(again) == native) == (r > 1), "still in use");
             check_all_reduce<float, float>(again, 10, 1);
         });
         CHECK(gpu_ranks::first_error(outcomes) == "");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks that are left go on without those that are lost.
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/checkpoint.hpp>
 
 #include <array>
@@ -71,14 +72,14 @@ void check_survivors(standin::Pace pace) {
         const Comm reversed = split(comm, 0, ranks - rank, "reversed");
         check_all_reduce<float, float>(comm, 1000, 1);
         if (rank == 1 || rank == 2) {
-            standin::kill_rank(comm.native());
-            standin::kill_rank(reversed.native());
+            standin::kill_rank(nccl::native(comm));
+            standin::kill_rank(nccl::native(reversed));
             throw rank_checks::Planted("gone");
         }
         CHECK(contains(thrown_message<CommError>([&] { check_all_reduce<float, float>(reversed, 1000, 1); }),
                        gpu_ranks::after_short_timeout));
-        CHECK(comm.native() != nullptr);
-        CHECK(reversed.native() == nullptr);
+        CHECK(nccl::native(comm) != nullptr);
+        CHECK(nccl::native(reversed) == nullptr);
 
         const std::array<std::size_t, 2> lost{2, 1};
         nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
@@ -226,7 +227,7 @@ TEST_CASE("nccl: a survivor may come as late as the new World's timeout allows, 
         nccl::Options options = survivable();
         options.timeout = gpu_ranks::short_timeout;
         nccl::World world(id, 3, rank, options);
-        if (rank == 1) { return standin::kill_rank(Comm(world).native()); }
+        if (rank == 1) { return standin::kill_rank(nccl::native(Comm(world))); }
         if (rank == 2) { std::this_thread::sleep_for(3 * gpu_ranks::short_timeout); }
         const std::array<std::size_t, 1> lost{1};
         nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
@@ -259,7 +260,7 @@ TEST_CASE("nccl: survivors load the last checkpoint, and go on with the bits of 
         nccl::World world(id, ranks, rank, options);
         const auto dies = [&](std::uint64_t step) {
             if (rank != 1 || step != 3) { return; }
-            standin::kill_rank(Comm(world).native());
+            standin::kill_rank(nccl::native(Comm(world)));
             throw rank_checks::Planted("gone");
         };
         const auto train = [&] {
@@ -306,12 +307,12 @@ TEST_CASE(
             const Comm comm(world);
             check_all_reduce<float, float>(comm, 1000, 1);
             if (rank == 1) {
-                standin::kill_rank(comm.native());
+                standin::kill_rank(nccl::native(comm));
                 throw rank_checks::Planted("gone");
             }
             auto values = world.buffer<float>(100);
             const auto stream = world.streams().communication;
-            while (standin::all_live(comm.native())) { std::this_thread::yield(); }
+            while (standin::all_live(nccl::native(comm))) { std::this_thread::yield(); }
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
             for (int i = 0; i < 1000; ++i) {
                 gpu::detail::check(cudaMemsetAsync(values.data(), 0, 4, stream.native()), "cudaMemsetAsync");
@@ -402,7 +403,7 @@ TEST_CASE("nccl: survivors that make no sense are refused, and leave the World a
         CHECK(contains(refused(world, {1 - rank, 1 - rank}), "it is named twice"));
         check_all_reduce<float, float>(comm, 10, 1);
 
-        nccl::World borrowing(nccl::Borrow{comm.native()}, gpu_ranks::patient());
+        nccl::World borrowing(nccl::Borrow{nccl::native(comm)}, gpu_ranks::patient());
         CHECK(contains(refused(borrowing, {1 - rank}), "over a communicator of the user's"));
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
@@ -417,7 +418,7 @@ TEST_CASE("nccl: a World that failed without being survivable has no survivors, 
         nccl::World world(id, 2, rank, gpu_ranks::impatient());
         const std::array<std::size_t, 1> lost{1 - rank};
         if (rank == 0) {
-            standin::set_async_error(Comm(world).native(), ncclRemoteError);
+            standin::set_async_error(nccl::native(Comm(world)), ncclRemoteError);
             CHECK_THROWS_AS((check_all_reduce<float, float>(Comm(world), 10, 1)), CommError);
         } else {
             world.abort();
@@ -445,7 +446,7 @@ TEST_CASE("nccl: a World whose connections failed makes no survivors, and says w
         nccl::World world(id, 3, rank, survivable());
         const Comm comm(world);
         if (rank == 1) { return world.abort(); }
-        standin::fail_proxy(comm.native(), ncclRemoteError);
+        standin::fail_proxy(nccl::native(comm), ncclRemoteError);
         CHECK(
             contains(thrown_message<CommError>([&] { check_all_reduce<float, float>(comm, 10, 1); }), "returned 6"));
         const std::array<std::size_t, 1> lost{1};

@@ -19,6 +19,28 @@
 #include "gpu_ranks.hpp"
 #include "temporary_folder.hpp"
 #include "test_size.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace verbs_test {
+
+namespace {
+
+using namespace shardkit;
+
+/// An element type of the program's own.
+struct OwnBf16 {
+    bf16 value;
+    OwnBf16() = default;
+    explicit OwnBf16(float number) : value(number) {}
+    explicit operator float() const { return static_cast<float>(value); }
+};
+
+}  // namespace
+
+}  // namespace verbs_test
+
+template <>
+struct shardkit::element_traits<verbs_test::OwnBf16> : shardkit::element_traits<shardkit::bf16> {};
 
 namespace verbs_test {
 
@@ -111,6 +133,33 @@ TEST_CASE("nccl: reductions into another type add in that type's arithmetic and 
     on_every_world({}, [](const Comm& world) {
         reductions_into_another_type(world);
         sixteen_bit_sums_are_rounded_once(world);
+    });
+}
+
+TEST_CASE("nccl: elements of a type of the program's own are added, and others are refused") {
+    on_every_world({}, [](const Comm& world) {
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+            Values<OwnBf16, Comm> own(world, 100, 0);
+            Values<bf16, Comm> same(world, 100, 0);
+            Values<float, Comm> wide(world, 100, 0);
+            Values<float, Comm> expected(world, 100, 0);
+            for (std::size_t i = 0; i < 100; ++i) {
+                own[i] = OwnBf16(static_cast<float>(17 * world.rank() + i));
+                same[i] = own[i].value;
+            }
+            const auto stream = Bench<Comm>::stream(world);
+            all_reduce(world, op, own.view(), wide.span(), stream);
+            all_reduce(world, op, same.view(), expected.span(), stream);
+            for (std::size_t i = 0; i < 100; ++i) {
+                rank_checks::expect(wide[i] == expected[i] && wide[i] >= static_cast<float>(i), "the sum");
+            }
+        }
+        const auto words = world.buffer<std::uint32_t>(4);
+        const auto sums = world.buffer<std::uint64_t>(4);
+        const std::string told = thrown_message<std::invalid_argument>(
+            [&] { all_reduce(world, ReduceOp::sum, std::span<const std::uint32_t>(words.span()), sums.span()); });
+        rank_checks::expect(told.find("all_reduce: uint32 into uint64, expected one type") != std::string::npos,
+                            told);
     });
 }
 

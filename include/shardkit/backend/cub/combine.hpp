@@ -6,10 +6,11 @@
 #include <cstdint>
 
 #include <shardkit/backend/cub/span_walk.hpp>
+#include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::nccl::detail {
+namespace shardkit::gpu::detail {
 
 /// Combines the ranks' values element by element to their maximum or minimum, in Arithmetic<Out> and rounded once.
 /// Rank q's elements begin at gathered + q * stride. A NaN of any rank is kept, which NCCL's own maxima and minima
@@ -53,7 +54,7 @@ constexpr std::size_t row_stride(std::size_t count) noexcept {
 template <class In, class Out>
 struct RankRows {
     using A = Arithmetic<Out>;
-    static constexpr std::size_t lanes = gpu::detail::lanes_for<In>;
+    static constexpr std::size_t lanes = lanes_for<In>;
 
     const In* gathered;
     std::size_t ranks;
@@ -73,18 +74,18 @@ struct RankRows {
     };
     template <std::size_t Width = lanes>
     constexpr Sums<Width> row(std::size_t rank, std::size_t at) const {
-        const auto loaded = gpu::detail::load<Width>(gathered + rank * row_stride(count) + at);
+        const auto loaded = load<Width>(gathered + rank * row_stride(count) + at);
         Sums<Width> values{};
-        for (std::size_t i = 0; i < Width; ++i) { values.lane[i] = gpu::detail::converted<A>(loaded.lane[i]); }
+        for (std::size_t i = 0; i < Width; ++i) { values.lane[i] = converted<A>(loaded.lane[i]); }
         return values;
     }
     constexpr void write(const Sums<lanes>& sums, std::size_t at) const {
-        constexpr std::size_t wide = std::min(lanes, gpu::detail::lanes_for<Out>);
-        if (at + lanes <= count && gpu::detail::elements_past_pack<wide>(output) == 0) {
+        constexpr std::size_t wide = std::min(lanes, lanes_for<Out>);
+        if (at + lanes <= count && elements_past_pack<wide>(output) == 0) {
             for (std::size_t i = 0; i < lanes; i += wide) {
-                gpu::detail::AlignedPack<Out, wide> pack{};
+                AlignedPack<Out, wide> pack{};
                 for (std::size_t j = 0; j < wide; ++j) { pack.lane[j] = static_cast<Out>(sums.lane[i + j]); }
-                gpu::detail::store<wide>(pack, output + at + i);
+                store<wide>(pack, output + at + i);
             }
         } else {
             for (std::size_t i = 0; i < lanes; ++i) {
@@ -207,4 +208,21 @@ struct AddedByEights : RankTrees<In, Out> {
     }
 };
 
-}  // namespace shardkit::nccl::detail
+/// Gives the kernel that combines the ranks' rows: give(number of its indices, kernel).
+template <class In, class Out, class Give>
+void combine_rows(const engine::ReductionStep& step, const Give& give) {
+    const auto* const gathered = static_cast<const In*>(step.from);
+    auto* const output = static_cast<Out*>(step.to);
+    const RankRows<In, Out> rows{gathered, step.ranks, step.count, output};
+    if (step.op == ReduceOp::sum) {
+        give(rows.indices(), AddedInOrder<In, Out>{rows});
+    } else if (step.op == ReduceOp::tree_sum && rows.ranks <= AddedAlongTree<In, Out>::most) {
+        give(rows.indices(), AddedAlongTree<In, Out>{{rows}});
+    } else if (step.op == ReduceOp::tree_sum) {
+        give(rows.indices(), AddedByEights<In, Out>{{rows}});
+    } else {
+        give(step.count, Extremes<In, Out>{step.op, gathered, step.ranks, step.stride, output});
+    }
+}
+
+}  // namespace shardkit::gpu::detail

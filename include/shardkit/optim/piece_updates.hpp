@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <type_traits>
+
+#include <shardkit/core/block8.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/memory/stored_elements.hpp>
+#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/listed_group.hpp>
+#include <shardkit/optim/offload_pieces.hpp>
+#include <shardkit/optim/offloaded_updates.hpp>
+#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/optim/update_table.hpp>
+#include <shardkit/policy/offload.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/copy_captures.hpp>
+
+// Updates of offloaded groups with a rule that is a value, piece by piece.
+
+namespace shardkit::detail {
+
+/// Returns a group's update without the gradient, which may lie in a leased buffer. What it reads of the step lies in
+/// the engine's memory or on the host.
+template <class Engine>
+AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule, Engine>& each, const AnyRuleUpdate* updates,
+                           const std::uint64_t* steps, const std::uint32_t* skip) {
+    auto& parameters = each.state->parameters();
+    const GroupGeometry& geometry = each.state->geometry();
+    const bool keeps_master = geometry.keeps_master();
+    const StoredElements gathered = parameters.gather_source();
+    const StoredElements master = keeps_master ? parameters.master() : gathered;
+    const auto& rounding = geometry.stochastic_rounding;
+    return {
+        .rule = each.group->beginning().rule,
+        .ranges = each.group->ranges(),
+        .updates = updates,
+        .skip = skip,
+        .count = master.size(),
+        .updated = master.type(),
+        .gathers = gathered.type(),
+        .gradients = each.state->elements().reduction,
+        .codes = geometry.sizes.codes,
+        .rounds = rounding.has_value(),
+        .master = master.data(),
+        .gathered = keeps_master ? gathered.data() : nullptr,
+        .gradient = nullptr,
+        .rest = parameters.rest().data(),
+        .scales = keeps_master ? parameters.updated_scales().data() : nullptr,
+        .seed = rounding ? rounding->seed : 0,
+        .state_seed = each.group->state_seed(),
+        .steps = steps,
+        .states = each.group->state_spans(),
+        .state_count = each.group->states_used(),
+    };
+}
+
+/// The update of a piece of a group, with copies of what it reads.
+class PieceUpdate {
+    static constexpr std::size_t most = 1 + 2 * AnyRuleUpdate::most_states;
+
+  public:
+    /// @param ranges  all of the group, each counted from the first element of its piece
+    PieceUpdate(const AnyUpdateWork& whole, ElementType arithmetic, const OffloadPiece& piece,
+                std::span<const rules::UpdateRange> ranges)
+        : work_(whole), format_(whole.rule->states().format), arithmetic_(arithmetic) {
+        const std::size_t begin = piece.elements.begin;
+        work_.ranges = ranges.subspan(piece.ranges.begin, piece.ranges.size());
+        work_.count = piece.elements.size();
+        const auto advance = [&]<class T>(T*& memory, std::size_t bytes) {
+            if (memory != nullptr) { memory = at(memory, bytes); }
+        };
+        advance(work_.master, begin * size_of(work_.updated));
+        advance(work_.gathered, begin * size_of(work_.gathers));
+        advance(work_.gradient, begin * size_of(work_.gradients));
+        advance(work_.rest, begin * sizeof(*work_.rest));
+        for (std::size_t s = 0; s < work_.state_count; ++s) {
+            states_[s] = whole.states[s];
+            advance(states_[s].elements, begin * state_size());
+            advance(states_[s].scales, begin / Block8::block * sizeof(float));
+        }
+    }
+    /// Puts what is offloaded into a slot of the device.
+    void use(std::span<std::byte> slot) {
+        const auto take = [&]<class T>(T*& memory, std::size_t bytes) {
+            if (memory == nullptr) { return; }
+            const std::span<std::byte> its = slot.first(bytes);
+            buffers_[count_++] = {{at(reinterpret_cast<std::byte*>(memory), 0), bytes}, its};
+            memory = reinterpret_cast<T*>(its.data());
+            slot = slot.subspan(std::min(slot.size(), round_up(bytes, piece_alignment)));
+        };
+        if (work_.gathered == nullptr) {
+            take(work_.rest, work_.count * sizeof(*work_.rest));  // the master is the parameter, which stays
+        } else {
+            std::byte* master = static_cast<std::byte*>(work_.master);
+            take(master, work_.count * size_of(work_.updated));
+            work_.master = master;
+        }
+        for (std::size_t s = 0; s < work_.state_count; ++s) {
+            take(states_[s].elements, work_.count * state_size());
+            take(states_[s].scales, Block8::blocks(work_.count) * sizeof(float));
+        }
+    }
+    /// Lets it read its gradient and update its parameters where they lie in a slot of the host.
+    void use(std::byte* parameters, const std::byte* gradient) noexcept {
+        (work_.gathered == nullptr ? work_.master : work_.gathered) = parameters;
+        work_.gradient = gradient;
+    }
+
+    /// Calls f(in host memory, in the slot) for each buffer's part.
+    template <class F>
+    void for_each(const F& f) const {
+        for (std::size_t i = 0; i < count_; ++i) { f(buffers_[i].host, buffers_[i].slot); }
+    }
+    /// Makes the update on the host.
+    void operator()() const { work()(); }
+    /// Gives it to a device's stream.
+    void give(const AnyStream& stream) const {
+        const AnyUpdateWork update = work();
+        if (!update.rule->give(stream, {.work = &update})) { refuse_update(); }
+    }
+
+  private:
+    struct Buffer {
+        std::span<std::byte> host;
+        std::span<std::byte> slot;
+    };
+
+    template <class T>
+    static T* at(T* memory, std::size_t bytes) noexcept {
+        using Bytes = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+        return reinterpret_cast<T*>(reinterpret_cast<Bytes*>(memory) + bytes);
+    }
+    std::size_t state_size() const noexcept { return size_of(stored_type(format_, arithmetic_)); }
+    AnyUpdateWork work() const noexcept {
+        AnyUpdateWork work = work_;
+        work.states = states_.data();
+        return work;
+    }
+
+    AnyUpdateWork work_;
+    StateFormat format_;
+    ElementType arithmetic_;
+    std::array<AnyStateSpan, AnyRuleUpdate::most_states> states_{};
+    std::array<Buffer, most> buffers_{};
+    std::size_t count_ = 0;
+};
+
+/// What updates of offloaded groups share: their pieces, and the copies of one step.
+template <class Engine>
+class PieceUpdates {
+  protected:
+    using Listed = TrainedGroup<AnyRule, Engine>;
+    using Table = UpdateTable<AnyRule, Engine, float>;
+    using Stream = typename Engine::Stream;
+    using Place = typename OffloadPlaces<Listed>::Place;
+
+    PieceUpdates(Context<Engine>& context, const OffloadPlaces<Listed>& places, engine::LinkWay fetches)
+        : context_(context), places_(places), copies_(context, fetches) {}
+
+    IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
+    static PieceUpdate piece_of(const Listed& each, const AnyUpdateWork& whole, std::size_t piece,
+                                std::span<const rules::UpdateRange> ranges) {
+        return PieceUpdate(whole, each.state->geometry().arithmetic(), each.group->pieces()[piece], ranges);
+    }
+
+    Context<Engine>& context_;
+    OffloadPlaces<Listed> places_;
+    OrderedCopies<Engine> copies_;
+};
+
+/// Updates groups on the device one behind the other, whose states lie in host memory. While a piece is updated on
+/// the compute stream, the one before it is stored and the next one is fetched, on streams of their own. Everything
+/// else that the rank's streams do with states and masters is in the order of the compute stream. Cost:
+/// planner::offloaded_update_seconds
+template <class Engine>
+class DevicePieces : PieceUpdates<Engine> {
+    using Base = PieceUpdates<Engine>;
+    using Base::context_;
+    using Base::copies_;
+    using Base::places_;
+    using typename Base::Listed;
+    using typename Base::Place;
+    using typename Base::Stream;
+    using typename Base::Table;
+
+  public:
+    static constexpr Offload way = Offload::states;
+
+    DevicePieces(Context<Engine>& context, const OffloadPlaces<Listed>& places)
+        : Base(context, places, engine::LinkWay::to_device), slots_(context.template kept<OffloadSlots<Engine>>()) {}
+
+    void run(const Table& table, const std::uint32_t* skip) {
+        const Stream compute = context_.compute_stream();
+        const auto in_slot = [&](const Place& place, std::size_t slot) {
+            const Listed& each = places_[place];
+            AnyUpdateWork whole = work_at_rest(each, table.updates(), each.steps, skip);
+            whole.gradient = each.group->gradient(*each.state).data();
+            PieceUpdate piece = Base::piece_of(each, whole, place.piece, each.group->ranges());
+            piece.use(slots_[slot]);
+            return piece;
+        };
+        const auto fetch = [&](const Place& next, std::size_t slot) {
+            copies_.fetch(slot, [&](const auto& copy) { in_slot(next, slot).for_each(copy); });
+        };
+        places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
+            auto& state = *places_[now].state;
+            if (now.piece == 0) { state.gradients().wait(); }
+            const PieceUpdate here = in_slot(now, slot);
+            compute.wait(copies_.fetched(slot));
+            here.give(compute);
+            const auto updated = compute.record();
+            copies_.store(slot, updated, [&](const auto& copy) {
+                here.for_each([&](auto host, auto device) { copy(device, host); });
+            });
+            if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, capture_of(compute)); }
+        });
+    }
+
+  private:
+    const OffloadSlots<Engine>& slots_;
+};
+
+/// Updates groups on the host one behind the other: while a piece is updated there, the parameters of the one before
+/// it go back and the next one is fetched, on streams of their own.
+/// Cost:   planner::offloaded_update_seconds, with the update on one thread of the host
+template <class Engine>
+class HostPieces : PieceUpdates<Engine> {
+    using Base = PieceUpdates<Engine>;
+    using Base::context_;
+    using Base::copies_;
+    using Base::elements;
+    using Base::places_;
+    using typename Base::Listed;
+    using typename Base::Place;
+    using typename Base::Stream;
+    using typename Base::Table;
+
+  public:
+    static constexpr Offload way = Offload::update;
+
+    HostPieces(Context<Engine>& context, const OffloadPlaces<Listed>& places)
+        : Base(context, places, engine::LinkWay::to_host), slots_(context.template kept<HostSlots<Engine>>()) {}
+
+    /// Makes the calls of a group that is updated on the host.
+    static void make_calls(Context<Engine>& context, const Listed& each, const Table& table) {
+        auto& calls = each.group->offloaded().host_calls;
+        calls.clear();
+        const auto& slots = context.template kept<HostSlots<Engine>>();
+        const AnyUpdateWork whole =
+            work_at_rest(each, table.host_updates(), table.host_steps(*each.group->number()), table.host_skip());
+        for (std::size_t p = 0; p < each.group->pieces().size(); ++p) {
+            for (std::size_t slot = 0; slot < 2; ++slot) {
+                PieceUpdate piece = Base::piece_of(each, whole, p, each.group->offloaded().host_ranges);
+                const Slot here(slots[slot], each, each.group->pieces()[p].elements.size());
+                piece.use(here.parameters.data(), here.gradient.data());
+                calls.push_back(piece);
+            }
+        }
+    }
+
+    void run(const Table& table, const std::uint32_t* skip) {
+        const Stream host = context_.world().host_stream();
+        table.copy_to_host(context_, skip);
+        const auto fetch = [&](const Place& next, std::size_t slot) {
+            const Listed& each = places_[next];
+            if (next.piece == 0) {
+                each.state->gradients().wait();
+                copies_.fetch_behind(context_.compute_stream().record());
+            }
+            const Slot here(slots_[slot], each, elements(next).size());
+            copies_.fetch(slot, [&](const auto& copy) {
+                copy(part(each.group->gradient(*each.state), next), here.gradient);
+                copy(parameters(next), here.parameters);  // of which some may stay as it is
+            });
+        };
+        places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
+            const Listed& each = places_[now];
+            host.wait(copies_.fetched(slot));
+            host.call_on_host([](void* call) { (*static_cast<std::function<void()>*>(call))(); },
+                              &each.group->offloaded().host_calls[2 * now.piece + slot]);
+            const Slot here(slots_[slot], each, elements(now).size());
+            const auto stored =
+                copies_.store(slot, host.record(), [&](const auto& copy) { copy(here.parameters, parameters(now)); });
+            if (places_.is_last_of_group(now)) {
+                each.state->parameters().end_update(stored, capture_of(copies_.storing()));
+            }
+        });
+    }
+
+  private:
+    /// A piece in a slot of host memory: its parameters, and behind them its gradient.
+    struct Slot {
+        std::span<std::byte> parameters;
+        std::span<std::byte> gradient;
+
+        Slot(std::span<std::byte> slot, const Listed& of, std::size_t size)
+            : parameters(slot.first(size * size_of(of.state->elements().gather))),
+              gradient(slot.subspan(round_up(parameters.size(), piece_alignment),
+                                    size * size_of(of.state->elements().reduction))) {}
+    };
+    std::span<std::byte> part(const StoredElements& of, const Place& place) const {
+        const StoredElements its = of.subspan(elements(place).begin, elements(place).size());
+        return {static_cast<std::byte*>(its.data()), its.bytes().size()};
+    }
+    std::span<std::byte> parameters(const Place& place) const {
+        return part(places_[place].state->parameters().gather_source(), place);
+    }
+
+    const HostSlots<Engine>& slots_;
+};
+
+template <class Way, class Engine>
+void run_pieces(std::span<const TrainedGroup<AnyRule, Engine>> groups, Context<Engine>& context,
+                const UpdateTable<AnyRule, Engine, float>& table, const std::uint32_t* skip) {
+    const OffloadPlaces<TrainedGroup<AnyRule, Engine>> places(groups, Way::way);
+    if (!places.ends(places.first())) { Way(context, places).run(table, skip); }
+}
+/// Makes one step of those of the listed groups that are offloaded.
+template <class Engine>
+void run_offloaded(std::span<const TrainedGroup<AnyRule, Engine>> groups, Context<Engine>& context,
+                   const UpdateTable<AnyRule, Engine, float>& table, const std::uint32_t* skip) {
+    run_pieces<DevicePieces<Engine>>(groups, context, table, skip);
+    run_pieces<HostPieces<Engine>>(groups, context, table, skip);
+}
+/// Makes the calls of those that are updated on the host.
+template <class Engine>
+void make_host_calls(std::span<const TrainedGroup<AnyRule, Engine>> groups, Context<Engine>& context,
+                     const UpdateTable<AnyRule, Engine, float>& table) {
+    for (const TrainedGroup<AnyRule, Engine>& each : groups) {
+        if (!each.group->offloaded().host_ranges.empty()) { HostPieces<Engine>::make_calls(context, each, table); }
+    }
+}
+
+}  // namespace shardkit::detail
