@@ -849,20 +849,26 @@ def check_sites(targets):
             sys.exit(f"{source.relative_to(ROOT)} reduces over ranks, and lies in no folder of a target")
 
 
-def results_of(target, command, pool):
-    """Every mutant of a target, and what stopped it."""
+def begin(target, command, pool, folder):
+    """Begins to build what a target's mutants run in.
+    @return those that are one program, that program, and each of the others with what stopped it; from the pool"""
     mutants = list(target.mutants())
     if not mutants:
         sys.exit(f"nothing to mutate was found below {target.root}")
     together = [mutant for mutant in mutants if mutant.kind != "program"]
-    with tempfile.TemporaryDirectory() as folder:
-        program = target.build_all(command, folder, together)
-        reason = target.stopped_by(program, 0)
-        if reason is not None:
-            sys.exit(f"{target.killer} fails without a mutant: {reason}")
-        yield from zip(together, pool.map(lambda number: target.stopped_by(program, number), range(1, len(together) + 1)))
     alone = [mutant for mutant in mutants if mutant.kind == "program"]
-    yield from zip(alone, pool.map(lambda mutant: target.try_alone(command, mutant), alone))
+    program = pool.submit(target.build_all, command, folder, together)
+    return together, program, [(mutant, pool.submit(target.try_alone, command, mutant)) for mutant in alone]
+
+
+def results_of(target, together, program, alone, pool):
+    """Every mutant of a target that was begun, and what stopped it."""
+    built = program.result()
+    reason = target.stopped_by(built, 0)
+    if reason is not None:
+        sys.exit(f"{target.killer} fails without a mutant: {reason}")
+    yield from zip(together, pool.map(lambda number: target.stopped_by(built, number), range(1, len(together) + 1)))
+    yield from ((mutant, tried.result()) for mutant, tried in alone)
 
 # What experts are made of: the mistakes that others made with them, by statements and by expressions.
 DESCRIBED = "shardkit/machine/group_description.hpp"
@@ -922,8 +928,10 @@ def report(targets, options):
     tried = survivors = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, tempfile.TemporaryDirectory() as shared:
         command = compile_command(options.compiler, shared)
-        for target in targets:
-            for mutant, reason in results_of(target, command, pool):
+        # A program takes one core to compile: others compile or run meanwhile.
+        begun = [(target, *begin(target, command, pool, pathlib.Path(shared, target.name))) for target in targets]
+        for target, *parts in begun:
+            for mutant, reason in results_of(target, *parts, pool):
                 not_built = reason is not None and reason.startswith(NOT_BUILT)
                 tried += 1
                 survivors += reason is None or not_built
