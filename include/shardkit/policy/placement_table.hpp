@@ -198,7 +198,8 @@ constexpr PlacementTable placement_table(const rules::PolicyValues& policy, cons
     const Role result = each || !elements.reduces_in_place ? Role::reduced : Role::gradients;
     table.add({Role::gradients, Extent::full, each ? Held::leased : Held::always, ElementRole::gradient, sources});
     if (result == Role::reduced) { table.add({Role::reduced, sums, Held::always, ElementRole::reduction}); }
-    const std::size_t subtotals = subtotals_of(slices, each);
+    // Where each microbatch is reduced, the first sum lies where the reduced gradients do.
+    const std::size_t subtotals = slices < 2 ? 0 : slice_sums(slices) - (each ? 2 : 1);
     if (subtotals > 0) {
         table.add(
             {Role::subtotals, each ? sums : Extent::full, Held::always, ElementRole::reduction, subtotals * sources});

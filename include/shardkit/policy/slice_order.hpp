@@ -74,12 +74,6 @@ constexpr SliceCarry slice_carry(std::size_t microbatch) noexcept {
             static_cast<std::size_t>(std::countr_one(microbatch))};
 }
 
-/// Returns the number of sums for which a group has buffers of their own. Where `each` microbatch is reduced, the
-/// first sum lies where the reduced gradients do.
-constexpr std::size_t subtotals_of(std::size_t microbatches, bool each) noexcept {
-    return microbatches < 2 ? 0 : slice_sums(microbatches) - (each ? 2 : 1);
-}
-
 }  // namespace detail
 
 }  // namespace shardkit

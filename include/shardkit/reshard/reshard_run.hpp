@@ -96,7 +96,8 @@ class ReshardRun {
         });
         find_sides();
         require_same_sources(plan ? &*plan : nullptr);
-        share_files(plan ? &*plan : nullptr);
+        files_ = share<SourceFiles>(from_ranks_, plan.has_value(), [&] { return SourceFiles::of(*plan, source_); });
+        shown_.emplace(files_, SourceFiles::folder, files_.manifest);
         together(all_, where_, [&] {
             if (to == nullptr) { return; }
             checkpoint::LoadOptions options;
@@ -121,7 +122,7 @@ class ReshardRun {
     ReshardPlan plan() {
         ReshardSides sides;
         sides.from = files_.boxes;
-        sides.to = share_targets();
+        sides.to = share<Boxes>(to_ranks_, load_.has_value(), [&]() -> const Boxes& { return targets_; });
         sides.hosts = wire_.hosts();
         sides.sends.resize(all_.size());
         for (const std::size_t rank : from_ranks_) { sides.sends[rank] = 1; }
@@ -219,21 +220,19 @@ class ReshardRun {
                                sources.member(other), second,
                                ", expected the same groups, names, scalars and blobs on every rank");
     }
-    /// Gives every rank what `root` has packed.
-    std::string share(std::string bytes, std::size_t root) {
+    /// Gives every rank what the first one of a side, if it `has` the side, `makes`.
+    template <class T, class Makes>
+    T share(const List<std::size_t>& side, bool has, const Makes& makes) {
+        const std::size_t root = side.front();
+        Parcel parcel;
+        if (has && all_.rank() == root) { makes().add_to(parcel); }
+        std::string bytes = std::move(parcel).take();
         std::uint64_t size = bytes.size();
         wire_.broadcast(std::as_writable_bytes(std::span(&size, 1)), root, where_);
         bytes.resize(static_cast<std::size_t>(size));
         wire_.broadcast(std::as_writable_bytes(std::span(bytes)), root, where_);
-        return bytes;
-    }
-    void share_files(const CheckpointPlan* plan) {
-        Parcel parcel;
-        if (plan != nullptr && all_.rank() == from_ranks_.front()) { SourceFiles::of(*plan, source_).add_to(parcel); }
-        const std::string bytes = share(std::move(parcel).take(), from_ranks_.front());
         OpenedParcel opened(bytes);
-        files_ = SourceFiles::of(opened);
-        shown_.emplace(files_, SourceFiles::folder, files_.manifest);
+        return T::of(opened);
     }
     /// Checks that no group is on both sides of this rank.
     void require_apart() const {
@@ -262,13 +261,6 @@ class ReshardRun {
                                         parameter.range, parameter.part, its.order});
             targets_.names.push_back(its.name);
         }
-    }
-    Boxes share_targets() {
-        Parcel parcel;
-        if (load_ && all_.rank() == to_ranks_.front()) { targets_.add_to(parcel); }
-        const std::string bytes = share(std::move(parcel).take(), to_ranks_.front());
-        OpenedParcel opened(bytes);
-        return Boxes::of(opened);
     }
     static List<HeldElements> held_of(const SavedState& state, bool saved) {
         List<HeldElements> held;
