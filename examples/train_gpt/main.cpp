@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,7 +11,6 @@
 #include <fstream>
 #include <ios>
 #include <map>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -19,7 +19,6 @@
 
 #include "../common/attempt.hpp"
 #include "../common/gnuplot.hpp"
-#include "../common/interrupts.hpp"
 #include "../common/output_file.hpp"
 #include "../common/processes.hpp"
 #include "../common/run_together.hpp"
@@ -127,56 +126,6 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     return prepared;
 }
 
-/// The steps that are done, for whoever ends the run before its end. Both are called by one thread each.
-class Reached {
-  public:
-    explicit Reached(const Prepared& prepared) : prepared_(prepared) {
-        results_.losses.reserve(prepared.options.steps);
-        results_.grad_norms.reserve(prepared.options.steps);
-    }
-
-    void after_step(const StepReport& report) {
-        const std::lock_guard lock(mutex_);
-        results_.losses.push_back(report.loss);
-        if (report.grad_norm) { results_.grad_norms.push_back(*report.grad_norm); }
-        results_.tokens_per_second = report.tokens_per_second;
-    }
-
-    /// The run fails: what ends it from now on is no interruption.
-    void diverged() {
-        const std::lock_guard lock(mutex_);
-        diverged_ = true;
-    }
-
-    /// Writes --json, and says on standard error what there is.
-    void last_words(const std::string& signal) {
-        const std::lock_guard lock(mutex_);
-        if (diverged_) { return; }
-        const Options& options = prepared_.options;
-        const std::size_t steps = results_.losses.size();
-        std::string text = "interrupted by ";
-        if (steps == 0) {
-            text += signal + " before the first step was done; nothing is written";
-        } else {
-            text += reached_text(options, results_, signal, prepared_.inputs.start.first_step);
-            if (const OutputFile& json = prepared_.file("--json"); json.wanted()) {
-                const Failure failed = attempt([&] {
-                    json.write(json_report_of_interrupted(options, prepared_.plan, results_,
-                                                          prepared_.inputs.start.first_step));
-                });
-                text += failed.code == EXIT_SUCCESS ? ", written to " + options.json : "; " + failed.text;
-            }
-        }
-        std::fprintf(stderr, "train_gpt: %s\n", text.c_str());
-    }
-
-  private:
-    const Prepared& prepared_;
-    std::mutex mutex_;
-    Results results_;
-    bool diverged_ = false;
-};
-
 /// A file of --hashes. It grows with each step: what a run had hashed when it failed is what it is looked at for.
 class HashesFile {
   public:
@@ -193,21 +142,6 @@ class HashesFile {
     std::ofstream file_;
 };
 
-/// A run that does not save: a signal ends it after its last words.
-Results train_to_the_end(const Prepared& prepared, Job& job, Progress& progress) {
-    Reached reached(prepared);
-    job.after_step = [&](const StepReport& report) {
-        reached.after_step(report);
-        progress.after_step(report);
-    };
-    job.diverged = [&] { reached.diverged(); };
-    const Interrupts interrupts([&](const std::string& signal) {
-        progress.stop();
-        reached.last_words(signal);
-    });
-    return train(job);
-}
-
 Results train_and_show(const Prepared& prepared, bool reports) {
     const Options& options = prepared.options;
     const Start& start = prepared.inputs.start;
@@ -216,11 +150,8 @@ Results train_and_show(const Prepared& prepared, bool reports) {
     job.identity = prepared.inputs.identity;
     job.chosen = prepared.plan.chosen;
     job.encoding = prepared.inputs.text.encoding;
-    std::optional<StopSignals> signals;
-    if (!options.save.empty()) {
-        signals.emplace();
-        job.signal = StopSignals::came;
-    }
+    const StopSignals signals;
+    job.signal = StopSignals::came;
     if (!reports) { return train(job); }
     std::optional<HashesFile> hashes;
     if (prepared.file("--hashes").wanted()) {
@@ -228,7 +159,6 @@ Results train_and_show(const Prepared& prepared, bool reports) {
         job.hashed = [&](const std::string& lines) { hashes->add(lines); };
     }
     Progress progress(options, stdout, std::chrono::seconds(10), start.first_step);
-    if (!signals) { return train_to_the_end(prepared, job, progress); }
     job.after_step = [&](const StepReport& report) { progress.after_step(report); };
     return train(job);
 }
@@ -259,10 +189,16 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
 
     if (results.signal == 0) { print(summary(options, prepared.plan, results)); }
     write_results(prepared, results, resident);
-    if (results.signal != 0) {
-        const std::string signal = StopSignals::name(results.signal);
-        const std::string text = reached_text(options, results, signal, prepared.inputs.start.first_step);
-        std::fprintf(stderr, "train_gpt: interrupted by %s, saved in %s\n", text.c_str(), results.saved.c_str());
+    if (results.signal == 0) { return; }
+    const std::string text =
+        reached_text(options, results, StopSignals::name(results.signal), prepared.inputs.start.first_step);
+    const std::string where = !results.saved.empty() ? ", saved in " + results.saved
+                              : options.json.empty() ? ""
+                                                     : ", written to " + options.json;
+    std::fprintf(stderr, "train_gpt: interrupted by %s%s\n", text.c_str(), where.c_str());
+    if (options.save.empty()) {  // ends as without a handler
+        std::fflush(nullptr);
+        std::raise(results.signal);
     }
 }
 

@@ -145,13 +145,15 @@ def check_unfinished(folder):
     """A run that is killed or fails leaves what was there; one that is interrupted writes what it reached."""
     for end in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
         (folder / "old.json").write_text("old", encoding="utf-8")
+        (folder / "new.svg").unlink(missing_ok=True)
         started = subprocess.Popen([PROGRAM, *SMALL, "--steps", "1000000", "--json", "old.json", "--plot", "new.svg"],
                                    cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not started.stdout.readline().startswith(b"step "):
             time.sleep(0.01)
         started.send_signal(end)
         said = started.communicate()[1].decode()
-        expect(started.returncode == -end and names(folder) == ["old.json"], f"{end.name} ends it, and leaves no new file")
+        left = ["old.json"] if end == signal.SIGKILL else ["new.svg", "old.json"]
+        expect(started.returncode == -end and names(folder) == left, f"{end.name} ends it, and leaves {left}")
         content = (folder / "old.json").read_text(encoding="utf-8")
         if end == signal.SIGKILL:
             expect(content == "old" and not said, "the old file is kept")
@@ -163,6 +165,7 @@ def check_unfinished(folder):
         expect(re.fullmatch(rf"train_gpt: interrupted by {end.name} after step {steps} of 1000000: loss \d\.\d+, "
                             r"written to old\.json\n", said) is not None, f"{end.name} is told in a line: {said}")
     (folder / "old.json").write_text("old", encoding="utf-8")
+    (folder / "new.svg").unlink()
     done = run(folder, "--steps", "3", "--lr", "1e30", "--json", "old.json", "--plot", "new.svg", "--mesh", "4x1x1")
     expect(done.returncode == 1 and done.stderr.count(b"\n") == 1, "a run that diverges fails", done)
     expect(b"error: step 2: the loss is nan" in done.stderr and b"--lr 1e+30" in done.stderr, "it names step and loss", done)

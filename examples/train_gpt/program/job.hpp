@@ -38,7 +38,6 @@ struct Job {
     std::function<int()> signal{};  // the one that asked for the end, or 0; on every rank, or empty on every rank
     std::function<void(const std::string&)> hashed{};  // called by rank 0 with the lines of --hashes; or empty
     Encoding encoding{};                               // of samples
-    std::function<void()> diverged{};  // may be empty; called by rank 0 before any rank throws because of that
 };
 
 /// Trains as job.options say, on the engine and with the policy that they name.

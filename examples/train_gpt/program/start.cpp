@@ -76,15 +76,13 @@ std::pair<std::size_t, Strings> saved_with(const std::string& folder) {
 void require_same(const std::string& folder, const Strings& saved, const Identity& identity) {
     for (const auto& [flag, value] : identity) {
         const auto at = saved.find(flag);
-        std::string wrong = "--resume '" + folder;
         if (at == saved.end()) {
-            wrong.append("': saved without a word on ").append(flag);
-            throw InputError(wrong, ": expected a step that train_gpt has saved");
+            throw InputError("--resume '", folder, "': saved without a word on ", flag,
+                             ": expected a step that train_gpt has saved");
         }
         if (at->second != value) {
-            wrong.append("': saved by a run with ").append(flag).append(" ").append(at->second);
-            wrong.append(", this one has ").append(flag).append(" ").append(value);
-            throw InputError(wrong, ": expected the same");
+            throw InputError("--resume '", folder, "': saved by a run with ", flag, " ", at->second,
+                             ", this one has ", flag, " ", value, ": expected the same");
         }
     }
 }

@@ -18,7 +18,6 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
 
@@ -54,15 +53,9 @@ std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     return list;
 }
 
-/// Refuses to train on with numbers that mean nothing any more; the same on every rank. Collective over the world
-/// where it does: the first rank that fails lets the launcher end the others with a signal, which must find rank 0
-/// knowing that this is no interruption.
-template <class Engine>
-void require_finite(sk::Context<Engine>& context, std::size_t step, double loss, std::optional<double> grad_norm,
-                    const Job& job) {
+/// Refuses to train on with numbers that mean nothing any more; the same on every rank.
+inline void require_finite(std::size_t step, double loss, std::optional<double> grad_norm, const Job& job) {
     if (std::isfinite(loss) && std::isfinite(grad_norm.value_or(0))) { return; }
-    if (context.rank() == 0 && job.diverged) { job.diverged(); }
-    sk::barrier(context.world());
     const auto text = [](double value) {
         return std::isnan(value) ? std::string("nan") : program::formatted("%.4g", value);
     };
@@ -150,7 +143,7 @@ class RankSteps {
             const double loss = trainer_.losses(s, 1).front();
             const auto grad_norm = trainer_.grad_norm();
             if (job_.options.stragglers) { calls_.keep(context_.recent_calls()); }
-            require_finite(context_, s, loss, grad_norm, job_);
+            require_finite(s, loss, grad_norm, job_);
             if (s - first >= warm_up) {
                 allocations_ += counted_.allocations() - before;
                 ++steady_;
