@@ -15,6 +15,8 @@
 
 #include <shardkit/average/moving_average.hpp>
 #include <shardkit/backend/cub/combine.hpp>
+#include <shardkit/backend/cub/launches.cuh>
+#include <shardkit/backend/nccl/kernels_of.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/factored/factored_works.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
@@ -222,6 +224,15 @@ struct KernelsFor {
     /// in the file of nvcc, before the first step.
     /// @throws gpu::Error
     static void preload(SourceLocation where = SourceLocation::current()) { All::preload(where); }
+};
+
+/// Makes, likewise, the launches of groups whose engine is chosen at run time (see gpu::KernelLaunches).
+///     template struct shardkit::nccl::LaunchesFor<shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule>;
+template <class Precision, class Rule>
+struct LaunchesFor {
+    using All = typename decltype(detail::training_kernels<Precision, Rule>())::template In<gpu::KernelLaunches>;
+    using Calls = typename All::Calls;
+    static Calls calls() { return All::calls(); }
 };
 
 /// Makes, likewise, the kernels of a MovingAverage in groups of `Average` of a model of `Of`.

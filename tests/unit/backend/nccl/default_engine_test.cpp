@@ -2,12 +2,15 @@
 // One function, compiled once for groups that name no engine, on threads and on NCCL: windows, gradients, reductions,
 // norms and verbs have the same values on both.
 #include <cstddef>
+#include <set>
 #include <span>
 #include <string>
+#include <typeindex>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/nccl/kernels_of.hpp>
 #include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
@@ -15,6 +18,7 @@
 #include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
@@ -22,6 +26,7 @@
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -62,6 +67,8 @@ std::vector<double> results_of(Rank& rank, const sk::DynamicPolicy& policy) {
     layer.initialize(trainer_layer::first_value);
     const auto activations = rank.buffer<T>(weight_size);
     sk::Model model{layer};
+    sk::AdamW optimizer{model, {.learning_rate = 0.25}};
+    sk::LossScale loss_scale{rank, {.initial = 1}};
     sk::Accumulation accumulation{model, 2};
     for (std::size_t m = 0; m < 2; ++m) {
         auto gradients = accumulation.gradients(layer);
@@ -82,11 +89,16 @@ std::vector<double> results_of(Rank& rank, const sk::DynamicPolicy& policy) {
                                                   trainer_layer::never});
         accumulation.add(std::move(gradients));
     }
-    const auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-    std::vector<double> results{sk::global_norm(reduced).value()};
+    auto reduced = sk::reduce(std::move(accumulation), sk::mean, loss_scale);
+    const auto norm = sk::global_norm(reduced);
+    std::vector<double> results{norm.value()};
     std::vector<double> values(weight_size);
     reduced.read_full(layer, Weight<T>{}, std::span(values));
     results.insert(results.end(), values.begin(), values.end());
+    layer.read_full(Weight<T>{}, std::span(values));
+    results.insert(results.end(), values.begin(), values.end());
+
+    optimizer.step(std::move(reduced), sk::clip(norm, 1));
     layer.read_full(Weight<T>{}, std::span(values));
     results.insert(results.end(), values.begin(), values.end());
 
@@ -142,7 +154,35 @@ void check(const char* policy_name, double bound) {
     }
 }
 
+/// Which of the kernels that were given are not of a list, by the names that compilers have for them.
+template <class... Kernel>
+std::string given_beside(sk::nccl::detail::KernelList<Kernel...> /*list*/) {
+    const std::set<std::type_index> listed{std::type_index(typeid(Kernel))...};
+    std::string others;
+    for (const std::type_index kernel : host_functions::Given::all().take()) {
+        if (!listed.contains(kernel)) { others += std::string(kernel.name()) + "\n"; }
+    }
+    return others;
+}
+
 }  // namespace
+
+TEST_CASE("DefaultEngine on NCCL: a training gives no kernel that the list of its precision and rule has not") {
+    const auto others = []<class T>(T /*element*/) {
+        std::string error;
+        host_functions::Given::all().take();
+        for (const char* policy : {"no_shard", "full_shard"}) {
+            on_nccl<T>(sk::named_policy(policy), standin::Pace::eager, error);
+            CHECK(error == "");
+        }
+        // What the trainer itself gives beside.
+        constexpr sk::nccl::detail::KernelList<sk::engine::Fill<float>, sk::engine::Accumulate<float, float>> own;
+        return given_beside(own +
+                            sk::nccl::detail::training_kernels<sk::DefaultPrecision<T>, sk::rules::AdamWRule>());
+    };
+    CHECK(others(float{}) == "");
+    CHECK(others(sk::bf16{}) == "");
+}
 
 TEST_CASE("DefaultEngine on NCCL: groups that name no engine have threads' values") {
     for (const char* policy : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard:2"}) {

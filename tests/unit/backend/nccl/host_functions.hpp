@@ -6,7 +6,9 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
+#include <typeindex>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -90,6 +92,27 @@ struct Kernels : shardkit::test::BatchedKernels<LaunchedStream> {
     }
 };
 
+/// Every kernel that was given to a stream of a device, by its type.
+class Given {
+  public:
+    static Given& all() {
+        static Given given;
+        return given;
+    }
+    void add(std::type_index kernel) {
+        const std::lock_guard lock(mutex_);
+        kernels_.insert(kernel);
+    }
+    std::set<std::type_index> take() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(kernels_, {});
+    }
+
+  private:
+    std::mutex mutex_;
+    std::set<std::type_index> kernels_;
+};
+
 /// A work that no file launches.
 struct NeverLaunched {
     constexpr void operator()() const {}
@@ -102,6 +125,7 @@ template <class Kernel>
 requires(!std::same_as<Kernel, shardkit::engine::RunOnce<host_functions::NeverLaunched>>)  //
     struct shardkit::engine::DeviceLaunchOf<Kernel> {
     static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
+        host_functions::Given::all().add(typeid(Kernel));
         kernel.template on<host_functions::Kernels>(shardkit::gpu::TimelineRef(stream));
     }
 };

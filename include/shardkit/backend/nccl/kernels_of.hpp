@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/backend/host/device_kernels.hpp>
+#include <shardkit/core/split_float.hpp>
+#include <shardkit/factored/factored_works.hpp>
+#include <shardkit/muon/matrix_exchange.hpp>
+#include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/norm_works.hpp>
+#include <shardkit/optim/rule_functions.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/sharded/buffer_digests.hpp>
+#include <shardkit/sharded/coded_parameters.hpp>
+#include <shardkit/sharded/norm_sum.hpp>
+
+// Which kernels groups and an optimizer give to a device.
+
+namespace shardkit::nccl::detail {
+
+template <class... Kernel>
+struct KernelList {
+    template <template <class...> class To>
+    using In = To<Kernel...>;
+    template <class... More>
+    constexpr KernelList<Kernel..., More...> operator+(KernelList<More...> /*more*/) const {
+        return {};
+    }
+};
+template <class... Work>
+using OncePer = KernelList<engine::RunOnce<Work>...>;
+template <class... Work>
+using EachPer = KernelList<engine::ForEachIndex<Work>...>;
+
+/// Those of groups with a Precision, whatever updates them.
+template <class P>
+constexpr auto group_kernels() {
+    namespace of = shardkit::detail;
+    using Gather = typename P::Gather;
+    using Gradient = typename P::Gradient;
+    using Reduction = typename P::Reduction;
+    using Master = typename P::Master;
+    using A = Arithmetic<Reduction>;
+    constexpr KernelList<engine::Fill<Gather>, engine::Fill<Gradient>, engine::Convert<typename P::Written, Master>,
+                         engine::Accumulate<Reduction, Reduction>, engine::Accumulate<Gradient, Reduction>,
+                         engine::AccumulatePair<Reduction, A>, engine::AccumulatePair<Gradient, A>,
+                         engine::NormPartial<Reduction>, engine::Reduce<Gradient, Reduction>,
+                         engine::Reduce<Reduction, Reduction>, engine::Reduce<double, double>>
+        elements;
+    constexpr OncePer<of::BeginNorm, of::FinishNorm, of::KeepNonfinite, of::BeginInfinityNorm, of::FoldPartialNorms,
+                      of::BeginStep, of::FoldDigests>
+        once;
+    constexpr EachPer<of::AddPartialNorms<Reduction>, of::DigestElements<std::uint8_t>,
+                      of::DigestElements<std::uint16_t>, of::DigestElements<std::uint32_t>,
+                      of::DigestElements<std::uint64_t>>
+        each;
+    constexpr auto all = elements + once + each;
+    if constexpr (P::gathers_codes) {
+        constexpr EachPer<of::BeginCodes<Gather, Master>, of::DecodeElement<Gather>> codes;
+        if constexpr (of::codes_in_blocks<Gather>) {
+            return all + codes;
+        } else {
+            return all + codes + EachPer<of::FoldLargest, of::MakeScale<Gather>, of::EncodePiece<Gather, Master>>{} +
+                   OncePer<of::TakeLargest>{};
+        }
+    } else if constexpr (of::can_split_master<P>) {
+        return all + KernelList<engine::Convert<Gather, Master>, engine::Convert<Master, Gather>>{} +
+               EachPer<of::SplitWork<Gather>, of::JoinWork<Gather>>{};
+    } else if constexpr (P::has_master) {
+        return all + KernelList<engine::Convert<Gather, Master>>{};
+    } else {
+        return all;
+    }
+}
+
+/// Those of a typed rule's updates of elements of type `Updated` by values of type `Gradient`, with each number of
+/// states.
+template <class Rule, class P, class Updated, class Gradient, std::size_t... N>
+constexpr auto update_kernels(std::index_sequence<N...> /*counts*/) {
+    using A = Arithmetic<typename P::Master>;
+    using Update = typename Rule::template Update<A>;
+    const auto of = []<std::size_t States>(std::integral_constant<std::size_t, States>) {
+        if constexpr (rules::UpdateOf<Update, A, States>) {
+            using Spans = rules::UpdateSpans<Updated, typename P::Gather, Gradient, States,
+                                             typename shardkit::detail::StorageOf<Rule>::type>;
+            return KernelList<engine::Update<Update, Spans>>{};
+        } else {
+            return KernelList<>{};
+        }
+    };
+    return (KernelList<>{} + ... + of(std::integral_constant<std::size_t, N>{}));
+}
+/// Those of the works that a rule of whole matrices says it launches.
+template <class... Works>
+constexpr auto work_kernels(std::type_identity<std::tuple<Works...>> /*works*/) {
+    return KernelList<std::conditional_t<std::invocable<const Works&, std::uint64_t>, engine::ForEachIndex<Works>,
+                                         engine::RunOnce<Works>>...>{};
+}
+/// Those of a rule's steps of groups with precision P that update elements of type `Updated`.
+template <class Rule, class P, class Updated>
+constexpr auto step_kernels() {
+    namespace of = shardkit::detail;
+    using A = Arithmetic<typename P::Master>;
+    using Reduction = typename P::Reduction;
+    using Update = typename Rule::template Update<A>;
+    constexpr of::StateCounts<Rule> counts;
+    if constexpr (rules::MatrixRule<Rule>) {
+        using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
+        using Direct = rules::UpdateSpans<A, A, Reduction, Rule::state_names.size()>;
+        using Moved = rules::UpdateSpans<Updated, typename P::Gather, A, 0>;
+        constexpr KernelList<engine::Update<Update, Direct>, engine::Update<Apply, Moved>> updates;
+        constexpr EachPer<of::BeginApply<Update, Apply>, of::MovePiece<A, false>, of::MovePiece<A, true>> moves;
+        constexpr auto all = updates + moves;
+        if constexpr (requires { typename Rule::template Works<A>; }) {
+            return all + work_kernels(std::type_identity<typename Rule::template Works<A>>{});
+        } else {
+            return all;
+        }
+    } else if constexpr (rules::FactoredRule<Rule>) {
+        using Part = of::FactoredPart<Rule, A, Updated, Reduction>;
+        constexpr auto passes = []<std::size_t... Pass>(std::index_sequence<Pass...>) {
+            return EachPer<of::WriteDirections<Part>, of::AddTerms<Part, Rule, Pass>...>{} +
+                   OncePer<of::Settle<Part, Pass>...>{};
+        }
+        (std::make_index_sequence<of::passes_of<Rule>>{});
+        return passes + update_kernels<Rule, P, Updated, A>(counts);
+    } else if constexpr (of::fits_any_rule<Rule>()) {
+        return KernelList<engine::RuleUpdates<Rule, of::UpdateTypes<Updated, typename P::Gather, Reduction>>>{};
+    } else {
+        return update_kernels<Rule, P, Updated, Reduction>(counts);
+    }
+}
+/// Those of the beginning of a rule's steps.
+template <class Rule, class A>
+constexpr auto begin_kernels() {
+    namespace of = shardkit::detail;
+    constexpr bool by_value = of::updates_alone<Rule> && of::fits_any_rule<Rule>();
+    using Begin = std::conditional_t<by_value, of::BeginUpdatesAs<Rule>, of::BeginUpdates<Rule, A>>;
+    using Options = std::conditional_t<by_value, of::AnyOptions, typename Rule::Options>;
+    return KernelList<engine::RunFirst<of::BeginStep, Begin>>{} + EachPer<Begin>{} +
+           OncePer<of::SetOptions<Options>>{};
+}
+
+/// All that groups with a Precision give with an optimizer of Rule.
+template <class P, class Rule>
+constexpr auto training_kernels() {
+    using Master = typename P::Master;
+    constexpr auto all =
+        group_kernels<P>() + begin_kernels<Rule, Arithmetic<Master>>() + step_kernels<Rule, P, Master>();
+    if constexpr (shardkit::detail::can_drop_master<P>) {
+        return all + step_kernels<Rule, P, typename P::Gather>();
+    } else {
+        return all;
+    }
+}
+
+}  // namespace shardkit::nccl::detail
