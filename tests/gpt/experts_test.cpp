@@ -3,15 +3,18 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <string>
+#include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/expert_parallel.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
 
+#include "../../examples/train_gpt/model/host_place.hpp"
 #include "../../examples/train_gpt/program/expert_layers.hpp"
 
 using namespace train_gpt;
@@ -53,9 +56,74 @@ Tensors<Group> filled(const sk::Shapes<Group>& shapes, std::size_t seed) {
     return made;
 }
 
+/// The Switch Transformer's, of so many tokens.
+double auxiliary_loss(const Choices<double>& of, const ModelConfig& config, std::size_t tokens) {
+    std::vector<double> share(config.experts), mean(config.experts);
+    for (std::size_t c = 0; c < tokens * config.top; ++c) { share[of.chosen[c]] += 1; }
+    for (std::size_t i = 0; i < tokens * config.experts; ++i) { mean[i % config.experts] += of.probabilities[i]; }
+    double sum = 0;
+    for (std::size_t e = 0; e < config.experts; ++e) { sum += share[e] * mean[e]; }
+    return sum * static_cast<double>(config.experts) / static_cast<double>(tokens * config.top * tokens);
+}
+
+/// Loops of the host over as many parts of the rows as on a GPU, and one column at a time.
+struct InParts : HostPlace {
+    static constexpr std::size_t column_parts = DeviceLayout::column_parts;
+
+    template <class Work>
+    static void columns(std::size_t n, Work work) {
+        for (std::size_t part = column_parts; part > 0; --part) {
+            for (std::size_t c = 0; c < n; ++c) { work(Columns<1>{c}, part - 1); }
+        }
+    }
+};
+
+/// Chooses experts, and checks that they have the largest logits, and the rows that an Assignment gives them.
+template <class Place>
+void check_choices(std::size_t capacity) {
+    constexpr std::size_t tokens = 150, experts = 40, top = 3;
+    std::vector<double> logits(tokens * experts);
+    for (std::size_t i = 0; i < logits.size(); ++i) { logits[i] = std::round(8 * noise(i)) / 4; }  // some are equal
+    const std::size_t rows = capacity > 0 ? experts * capacity : tokens * top;
+    Arena counter;
+    Choices<double>::take(counter, tokens, experts, top, rows);
+    std::vector<std::byte> memory(counter.used(), std::byte{0x55});
+    Arena arena(memory.data(), memory.size());
+    const auto choices = Choices<double>::take(arena, tokens, experts, top, rows);
+    std::vector<std::uint64_t> counts(Place::column_parts * experts);
+    choose_experts(tokens, experts, top, capacity, logits.data(), choices, counts.data(), Place{});
+
+    const std::vector<std::uint32_t> chosen(choices.chosen, choices.chosen + tokens * top);
+    for (std::size_t t = 0; t < tokens; ++t) {
+        std::vector<std::uint32_t> order(experts);
+        std::iota(order.begin(), order.end(), 0U);
+        std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return logits[t * experts + a] > logits[t * experts + b];
+        });
+        CHECK(std::equal(order.begin(), order.begin() + top, chosen.begin() + static_cast<std::ptrdiff_t>(t * top)));
+    }
+    for (std::size_t e = 0; e < experts; ++e) {
+        CHECK(choices.counts[e] == static_cast<std::uint64_t>(std::count(chosen.begin(), chosen.end(), e)));
+    }
+    sk::ep::Assignment expected(experts, capacity);
+    expected.assign(chosen);
+    CHECK((expected.dropped() > 0) == (capacity > 0));
+    CHECK(std::equal(expected.row_of().begin(), expected.row_of().end(), choices.row_of));
+    REQUIRE(expected.choice_of().size() == rows);
+    CHECK(std::equal(expected.choice_of().begin(), expected.choice_of().end(), choices.choice_of));
+}
+
 }  // namespace
 
 TEST_SUITE("gpt.experts") {
+    TEST_CASE(
+        "choices are those with the largest logits and get their rows in order, counted in one part or in many") {
+        for (const std::size_t capacity : {0U, 12U}) {
+            check_choices<HostPlace>(capacity);
+            check_choices<InParts>(capacity);
+        }
+    }
+
     TEST_CASE("central differences agree with the backward pass of experts, their router and its auxiliary loss") {
         for (const std::size_t capacity : {0U, 3U}) {
             CAPTURE(capacity);
@@ -78,15 +146,18 @@ TEST_SUITE("gpt.experts") {
                 const auto loss = [&] {
                     std::vector<double> y = x;
                     layer.forward(0, tokens, router, experts, y.data());
-                    double sum = factor * layer.router(0).auxiliary_loss();
+                    double sum = factor * auxiliary_loss(layer.choices(0), config, tokens);
                     for (std::size_t i = 0; i < y.size(); ++i) { sum += y[i] * noise(9000 + i); }
                     return sum;
                 };
-                const double aux = (loss(), layer.router(0).auxiliary_loss());
-                CHECK(aux > 0.9);
+                loss();
+                CHECK(auxiliary_loss(layer.choices(0), config, tokens) > 0.9);
+                const auto chosen_now = [&] {
+                    return std::vector(layer.choices(0).chosen, layer.choices(0).chosen + tokens * config.top);
+                };
                 for (std::size_t i = 0; i < d_x.size(); ++i) { d_x[i] = noise(9000 + i); }
                 layer.backward(0, factor, router, experts, d_router, d_experts, d_x.data());
-                const auto chosen = layer.router(0).chosen();
+                const auto chosen = chosen_now();
                 const auto check = [&](std::vector<double>& values, const std::vector<double>& gradient) {
                     double largest = 0;
                     for (const double g : gradient) { largest = std::max(largest, std::abs(g)); }
@@ -96,7 +167,7 @@ TEST_SUITE("gpt.experts") {
                         const double kept = values[i];
                         values[i] = kept + h;
                         const double above = loss();
-                        REQUIRE(layer.router(0).chosen() == chosen);
+                        REQUIRE(chosen_now() == chosen);
                         values[i] = kept - h;
                         const double below = loss();
                         values[i] = kept;

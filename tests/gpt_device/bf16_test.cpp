@@ -90,7 +90,7 @@ std::vector<double> emulate(const Options& options) {
     sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) {
         using OfHost = sk::EngineOf<std::remove_cvref_t<decltype(rank)>>;
         const Job job{options, test::corpus()};
-        Trainer<DenseModel<OfHost, bf16>, EmulatedPlace> trainer(
+        Trainer<ShardedModel<OfHost, bf16, EmulatedPlace>, EmulatedPlace> trainer(
             rank, job,
             [](const auto& groups, const Options& with) { return make_adamw<sk::StateFormat::full>(groups, with); });
         for (std::size_t step = 0; step < options.steps; ++step) {
@@ -121,6 +121,18 @@ TEST_CASE("gpt.device: activations in bf16 with sums in fp32 have the losses of 
         const double distance = worst(emulated, test::run(full).losses);
         CHECK(distance > 1e-4);
         CHECK(distance < 2e-2);
+    }
+    // With experts the roundings are those of a host too, and of experts that ranks share each rounds its own.
+    options.model.head = HeadKind::tied;
+    Options of_experts = options;
+    of_experts.model.experts = 4;
+    const std::vector<double> one_rank = emulate(of_experts);
+    CHECK(worst(train<bf16>(of_experts), one_rank) == 0);
+    of_experts.microbatches = 1;
+    for (const program::MeshExtents mesh : {program::MeshExtents{2, 1, 1}, {2, 2, 1}}) {
+        of_experts.mesh = mesh;
+        of_experts.ep = 2;
+        CHECK(worst(train<bf16>(of_experts), one_rank) < 1e-2);
     }
     // Ranks round the gradients of their own sequences.
     options.model.head = HeadKind::tied;

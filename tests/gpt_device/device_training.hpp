@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 
 #include "../../examples/train_gpt/device/train.hpp"
 #include "../gpt/trainings.hpp"
@@ -30,6 +32,10 @@ inline PlanSummary planned(Options options, const sk::nccl::Options& of_world = 
     return make_plan(options, sk::nccl::traits_of(of_world, options.mesh.world()), workspace_bytes);
 }
 
+inline auto mesh_of(const Options& options) {
+    return sk::ExpertMesh(sk::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), options.ep);
+}
+
 /// options.steps steps on one rank, as a program for GPUs makes them.
 template <class T, class Report>
 std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, Steps how, const Report& report,
@@ -45,9 +51,9 @@ std::vector<double> train_on(sk::Context<Engine>& rank, const Options& options, 
 /// The same on a World.
 template <class T, class Report>
 std::vector<double> train_in(sk::nccl::World& world, const Options& options, Steps how, const Report& report) {
-    using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-    sk::Rank<Engine, Mesh> rank(Mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), gpu_ranks::TypedComm(world),
-                                rank_options(planned(options).chosen), world.streams());
+    const auto mesh = mesh_of(options);
+    sk::Rank<Engine, std::remove_const_t<decltype(mesh)>> rank(
+        mesh, gpu_ranks::TypedComm(world), rank_options(planned(options).chosen), world.streams());
     return train_on<T>(rank, options, how, report);
 }
 
@@ -55,7 +61,7 @@ std::vector<double> train_in(sk::nccl::World& world, const Options& options, Ste
 template <class T>
 std::vector<double> train(const Options& options, Steps how = Steps::plain,
                           Paces paces = {Pace::lazy, Pace::eager, Pace::lazy}) {
-    const sk::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
+    const auto mesh = mesh_of(options);
     std::vector<std::vector<double>> losses(mesh.grid().size());
     CHECK(paced_ranks::run<Engine>(
               mesh, paces, rank_options(planned(options).chosen), [&](auto& rank, const auto& /*streams*/) {
@@ -63,6 +69,27 @@ std::vector<double> train(const Options& options, Steps how = Steps::plain,
               }) == "");
     for (const auto& of_rank : losses) { CHECK(of_rank == losses.front()); }
     return losses.front();
+}
+
+struct Memory {
+    std::size_t planned, taken;
+};
+/// Of a rank's device: planned, and what the stand-in saw of it at most.
+template <class T>
+Memory memory_of(const Options& options, sk::nccl::Options of_world = gpu_ranks::patient()) {
+    gpu_ranks::restart();
+    of_world.arena_chunk_bytes = 1;  // a chunk of its own for every buffer
+    const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
+    std::vector<std::size_t> taken(options.mesh.world());
+    const auto outcomes = gpu_ranks::each_in_a_thread(options.mesh.world(), [&](std::size_t number) {
+        sk::nccl::World world(id, options.mesh.world(), number, of_world);
+        CHECK(train_in<T>(world, options, Steps::plain, [](std::size_t, double) {}).back() > 0);
+        taken[number] = standin::peak_device_bytes(static_cast<int>(number));
+        world.finish();
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    for (const std::size_t each : taken) { CHECK(each == taken[0]); }
+    return {planned(options, of_world).bytes_per_rank(), taken[0]};
 }
 
 inline double worst(const std::vector<double>& a, const std::vector<double>& b) {

@@ -63,7 +63,7 @@ const std::string licence = std::string(SHARDKIT_GOLDEN_DIR) + "/../../LICENSE";
 }  // namespace
 
 TEST_CASE("gpt.device: the program trains and prints, the same with a graph but for the speed") {
-    for (const char* const dtype : {"fp32", "bf16"}) {
+    for (const auto& [dtype, experts] : {std::pair("fp32", "0"), {"bf16", "0"}, {"fp32", "4"}, {"bf16", "4"}}) {
         std::vector<std::string> losses;
         for (const char* const graph : {"off", "on"}) {
             const Ended ended = started({"--text",     licence.c_str(),
@@ -75,6 +75,8 @@ TEST_CASE("gpt.device: the program trains and prints, the same with a graph but 
                                          "--heads",    "2",
                                          "--every",    "2",
                                          "--graph",    graph,
+                                         "--experts",  experts,
+                                         "--capacity", "24",
                                          "--dtype",    dtype});
             CHECK(ended.errors == "");
             CHECK(ended.status == EXIT_SUCCESS);
@@ -112,22 +114,22 @@ TEST_CASE("gpt.device: the trace of a step has the acts of its schedule, of each
     }
     std::string text;
     gpu_ranks::restart();
-    CHECK(paced_ranks::run(sk::DeviceMesh(2, 1, 1), paced_ranks::one_lazy[0], rank_options(planned(options).chosen),
-                           [&](auto& rank, const auto&) {
-                               Options with = options;
-                               with.every = 1;
-                               Job job{with, test::corpus()};
-                               job.chosen = planned(with).chosen;
-                               const bool first = rank.rank() == 0;
-                               DeviceReport report;
-                               report.step = [](std::size_t, double) {};
-                               report.traced = [&](const std::string& trace) {
-                                   CHECK(trace.empty() == !first);
-                                   if (first) { text = trace; }
-                               };
-                               const auto losses = train_on_device<float>(rank, job, workspace_bytes, report);
-                               CHECK(losses == untraced);
-                           }) == "");
+    CHECK(paced_ranks::run<Engine>(sk::DeviceMesh(2, 1, 1), paced_ranks::one_lazy[0],
+                                   rank_options(planned(options).chosen), [&](auto& rank, const auto&) {
+                                       Options with = options;
+                                       with.every = 1;
+                                       Job job{with, test::corpus()};
+                                       job.chosen = planned(with).chosen;
+                                       const bool first = rank.rank() == 0;
+                                       DeviceReport report;
+                                       report.step = [](std::size_t, double) {};
+                                       report.traced = [&](const std::string& trace) {
+                                           CHECK(trace.empty() == !first);
+                                           if (first) { text = trace; }
+                                       };
+                                       const auto losses = train_on_device<float>(rank, job, workspace_bytes, report);
+                                       CHECK(losses == untraced);
+                                   }) == "");
     std::map<std::pair<int, int>, std::vector<std::string>> seen;  // by rank and lane
     std::map<std::pair<int, int>, double> ended;
     const auto trace = nlohmann::json::parse(text);
@@ -176,7 +178,7 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
     const std::string help = started({"--help"}).out;
     CHECK(help.find("\n  --graph on|off ") != std::string::npos);
     // What this program cannot follow is none of its flags.
-    for (const char* const flag : {"--experts", "--optimizer", "--engine", "--hashes"}) {
+    for (const char* const flag : {"--optimizer", "--engine", "--hashes"}) {
         CHECK(help.find("\n  " + std::string(flag) + " ") == std::string::npos);
         CHECK(refused({flag, "1"}, 1) ==
               "unknown argument '" + std::string(flag) + "': expected one of the flags that --help lists");
@@ -204,6 +206,9 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
           "--policy 'hybrid_shard:3': expected a group that divides the 4 data-parallel ranks of --mesh 4x1x1");
     CHECK(refused({"--batch", "6"}, 4) ==
           "--batch 6: expected a multiple of the 4 data-parallel ranks of --mesh 4x1x1");
+    CHECK(refused({"--experts", "4", "--graph", "on"}, 1) ==
+          "--experts 4 and --graph on with --capacity 0: expected a capacity, as without one the host reads in each "
+          "pass how many rows each expert gets");
     CHECK(refused({"--heads", "3"}, 1) == "--heads 3: expected a divisor of --width 128");
 }
 

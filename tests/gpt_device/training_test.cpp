@@ -35,27 +35,6 @@ void check_policies(Options options, double bound) {
     });
 }
 
-struct Memory {
-    std::size_t planned, taken;
-};
-/// Of a rank's device: planned, and what the stand-in saw of it at most.
-template <class T>
-Memory memory_of(const Options& options, sk::nccl::Options of_world = gpu_ranks::patient()) {
-    gpu_ranks::restart();
-    of_world.arena_chunk_bytes = 1;  // a chunk of its own for every buffer
-    const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
-    std::vector<std::size_t> taken(options.mesh.world());
-    const auto outcomes = gpu_ranks::each_in_a_thread(options.mesh.world(), [&](std::size_t number) {
-        sk::nccl::World world(id, options.mesh.world(), number, of_world);
-        CHECK(train_in<T>(world, options, Steps::plain, [](std::size_t, double) {}).back() > 0);
-        taken[number] = standin::peak_device_bytes(static_cast<int>(number));
-        world.finish();
-    });
-    CHECK(gpu_ranks::first_error(outcomes) == "");
-    for (const std::size_t each : taken) { CHECK(each == taken[0]); }
-    return {planned(options, of_world).bytes_per_rank(), taken[0]};
-}
-
 }  // namespace
 
 TEST_SUITE("gpt.device") {

@@ -3,6 +3,7 @@
 
 #include <shardkit/backend/cub/elementwise.hpp>
 #include <shardkit/backend/cub/launch.cuh>
+#include <shardkit/expert_parallel/token_rows.hpp>
 
 #include "../model/attention.hpp"
 #include "../model/convert.hpp"
@@ -11,6 +12,7 @@
 #include "../model/head.hpp"
 #include "../model/layer_norm.hpp"
 #include "../model/linear.hpp"
+#include "../model/router.hpp"
 #include "place.hpp"
 
 namespace train_gpt {
@@ -31,8 +33,17 @@ struct PassKernels {
     using OfColumns =
         shardkit::gpu::Launches<EachColumn<LayerNormSums<T>>, EachColumn<ColumnSums<T>>,
                                 EachColumn<ScatterRows<T, Positions>>, EachColumn<ScatterRows<T, TokenRows>>>;
+    /// Of a layer of experts. The three in the middle are of expert_parallel/token_rows.hpp.
+    using OfExperts =
+        shardkit::gpu::Launches<shardkit::gpu::detail::ConvertPass<T, T>, shardkit::gpu::detail::ConvertPass<T, A>,
+                                AddRounded<T, T>, AddRounded<A>, shardkit::detail::WriteRow<T, A>,
+                                shardkit::detail::SumRows<T, A>, shardkit::detail::WeightGradient<T, A>,
+                                EachRow<ChooseExperts<A>>, EachColumn<CountChoices>, SumCounts,
+                                EachColumn<PlaceChoices>, EachRow<RouterBackward<T>>>;
 
-    static auto calls() { return std::tuple_cat(Elements::calls(), Rows::calls(), OfColumns::calls()); }
+    static auto calls() {
+        return std::tuple_cat(Elements::calls(), Rows::calls(), OfColumns::calls(), OfExperts::calls());
+    }
 };
 
 }  // namespace train_gpt

@@ -13,6 +13,7 @@
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/expert_mesh.hpp>
 
 #include "../../common/output_file.hpp"
 #include "../program/command_line.hpp"
@@ -53,7 +54,7 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
         const auto& mesh = options.mesh;
         sk::nccl::run<Engine>(
-            sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), world,
+            sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), options.ep), world,
             [&](auto& rank) {
                 using Clock = std::chrono::steady_clock;
                 std::size_t before = 0;

@@ -13,7 +13,7 @@
 #include <shardkit/backend/cuda/step_graph.hpp>
 
 #include "../program/adamw.hpp"
-#include "../program/dense_model.hpp"
+#include "../program/sharded_model.hpp"
 #include "../program/trainer.hpp"
 #include "place.hpp"
 
@@ -32,7 +32,7 @@ template <class T, class Engine>
 std::vector<double> train_on_device(sk::Context<Engine>& context, const Job& job, std::size_t workspace_bytes,
                                     const DeviceReport& report) {
     const DeviceProducts<Engine> products(context, workspace_bytes);
-    Trainer<DenseModel<Engine, T>, DevicePlace<Engine>> trainer(
+    Trainer<ShardedModel<Engine, T, DevicePlace<Engine>>, DevicePlace<Engine>> trainer(
         context, job,
         [](const auto& groups, const Options& options) { return make_adamw<sk::StateFormat::full>(groups, options); },
         {context.compute_stream(), products});

@@ -12,11 +12,6 @@
 
 namespace train_gpt {
 
-template <class A>
-void add_into(std::size_t count, const A* addend, A* sum) {
-    for (std::size_t i = 0; i < count; ++i) { sum[i] += addend[i]; }
-}
-
 /// output = x + MLP(norm(x)) with x = input + attention(norm(input)), the pre-norm transformer block. QKV and up are
 /// column-parallel over tp, projection and down row-parallel: their products are summed, then the bias is added once.
 /// Shapes: input, output [outer, width]. Cost: 12 width^2 + 2 width * sequence multiply-adds per token, over all tp

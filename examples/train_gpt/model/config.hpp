@@ -121,6 +121,16 @@ inline void validate(const ModelConfig& config, std::size_t sequences_per_pass) 
     countable("embeddings", sequence + " and " + width, config.rows_of_vocabulary() + config.sequence, config.width,
               1);
     countable("activations", pass + ", " + width + " and " + layers, tokens, config.width, config.layers);
+    if (config.experts > 0) {
+        const std::size_t rows = config.capacity > 0
+                                     ? checked_product(config.experts, config.capacity, "--experts x --capacity")
+                                     : checked_product(tokens, config.top, "tokens of a pass x --top");
+        if (rows > limit) {
+            throw std::invalid_argument(std::to_string(rows) + " rows of experts in one pass: expected at most " +
+                                        std::to_string(limit) + "; raise --microbatches or lower --capacity");
+        }
+        countable("rows of experts", width + " and " + layers, rows, config.width, config.layers);
+    }
     countable("attention scores", sequence, config.sequence, config.sequence, 1);
 }
 

@@ -28,23 +28,25 @@ struct Convert {
 
 /// As each: sums[i] += the sum of the parts' addends, in their order; added in the arithmetic type and rounded once
 /// to T. Shapes: addends [parts, stride].
-template <class T, class A = Arithmetic<T>>
+template <class T, class Addend = Arithmetic<T>>
 struct AddRounded {
+    using A = Arithmetic<T>;
+
     T* sums;
-    const A* addends;
+    const Addend* addends;
     std::size_t parts = 1;
     std::size_t stride = 0;
 
     constexpr void operator()(std::size_t i) const {
-        A sum = addends[i];
-        for (std::size_t part = 1; part < parts; ++part) { sum += addends[part * stride + i]; }
+        A sum = static_cast<A>(addends[i]);
+        for (std::size_t part = 1; part < parts; ++part) { sum += static_cast<A>(addends[part * stride + i]); }
         sums[i] = static_cast<T>(static_cast<A>(sums[i]) + sum);
     }
 };
 
-template <class T, class A = Arithmetic<T>, class Place = HostPlace>
-void add_rounded(T* sums, const A* addends, std::size_t count, const Place& place = {}) {
-    place.each(count, AddRounded<T>{sums, addends});
+template <class T, class Addend, class Place = HostPlace>
+void add_rounded(T* sums, const Addend* addends, std::size_t count, const Place& place = {}) {
+    place.each(count, AddRounded<T, Addend>{sums, addends});
 }
 
 /// `values` as activations are stored: the pointer itself where the types agree, else a copy in `scratch`.

@@ -12,23 +12,27 @@
 
 namespace train_gpt {
 
-/// The extents of y = x W^T.
+/// The extents of y = x W^T, or of so many of them that lie one behind the other.
 struct LinearShape {
     std::size_t rows;
     std::size_t inputs;
     std::size_t outputs;
+    std::size_t count = 1;
+
+    constexpr std::size_t weights() const noexcept { return count * outputs * inputs; }
 };
 
 /// y = x W^T.
-/// Shapes: x [rows, inputs], W [outputs, inputs], y [rows, outputs]; scratch [outputs * inputs] where T needs
-/// conversion, else unused.
+/// Shapes: x [rows, inputs], W [outputs, inputs], y [rows, outputs]; scratch [weights()] where T needs conversion,
+/// else unused.
 template <class T, class S, class R, class Place = HostPlace>
 void linear_forward(LinearShape shape, const T* weight, const S* x, R* y, Arithmetic<T>* scratch,
                     const Place& place = {}) {
-    const S* w = as_stored<S>(weight, shape.outputs * shape.inputs, scratch, place);
-    place.template multiply<S>(matrix(x, shape.rows, shape.inputs),
-                               transposed(matrix(w, shape.outputs, shape.inputs)),
-                               matrix(y, shape.rows, shape.outputs), Into::overwrite);
+    const S* w = as_stored<S>(weight, shape.weights(), scratch, place);
+    place.template multiply<S>(
+        matrix(x, shape.rows, shape.inputs), transposed(matrix(w, shape.outputs, shape.inputs)),
+        matrix(y, shape.rows, shape.outputs), Into::overwrite, Arithmetic<S>{1},
+        {shape.count, shape.rows * shape.inputs, shape.outputs * shape.inputs, shape.rows * shape.outputs});
 }
 
 /// As rows: y += b, and then the input of the residual stream, where there is one.
@@ -74,9 +78,11 @@ void biased_forward(LinearShape shape, const T* weight, const T* bias, const S* 
 template <class T, class S, class R, class Place = HostPlace>
 void input_gradient(LinearShape shape, const T* weight, const S* dy, R* dx, Arithmetic<T>* scratch,
                     const Place& place = {}) {
-    const S* w = as_stored<S>(weight, shape.outputs * shape.inputs, scratch, place);
-    place.template multiply<S>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
-                               matrix(dx, shape.rows, shape.inputs), Into::overwrite);
+    const S* w = as_stored<S>(weight, shape.weights(), scratch, place);
+    place.template multiply<S>(
+        matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
+        matrix(dx, shape.rows, shape.inputs), Into::overwrite, Arithmetic<S>{1},
+        {shape.count, shape.rows * shape.outputs, shape.outputs * shape.inputs, shape.rows * shape.inputs});
 }
 /// dx = dy W times the slope of GELU at `before`, [rows, inputs], of which x is the GELU.
 template <class T, class S, class Place>

@@ -54,6 +54,11 @@ void add_flags(program::Flags& flags) {
     flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
     flags.add("--recompute", "on|off",
               "make what blocks need of their forward pass again in the backward pass, instead of keeping it [off]");
+    flags.add("--experts", "E", "experts of a layer behind each block, with a router; 0 for none [0]");
+    flags.add("--top", "K", "with --experts: how many a token uses [2]");
+    flags.add("--ep", "N", "with --experts: ranks of dp x cp that share them [1]");
+    flags.add("--capacity", "N",
+              "with --experts: rows of a pass for each expert, past which a token goes without; 0 for no limit [0]");
     flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
     flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
@@ -95,11 +100,6 @@ void add_host_flags(program::Flags& flags) {
         "--ranks-per-host", "N",
         "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
         "[with mpi the hosts that there are; with --plan all ranks on one]");
-    flags.add("--experts", "E", "experts of a layer behind each block, with a router; 0 for none [0]");
-    flags.add("--top", "K", "with --experts: how many a token uses [2]");
-    flags.add("--ep", "N", "with --experts: ranks of dp x cp that share them [1]");
-    flags.add("--capacity", "N",
-              "with --experts: rows of a pass for each expert, past which a token goes without; 0 for no limit [0]");
     flags.add(
         "--gather", "NAME",
         "what gathers of the blocks carry: full for elements of --dtype, or 8-bit codes, e4m3 (a scale for each "
@@ -406,6 +406,10 @@ void validate_experts(const Options& o) {
     if (o.split().splits_tokens()) {
         throw program::InputError(experts, mesh, " and --sequence-parallel on: expected off, as each rank of tp ",
                                   "sends all of its tokens to its part of the experts");
+    }
+    if (o.graph && o.model.capacity == 0) {
+        throw program::InputError(experts, " and --graph on with --capacity 0: expected a capacity, as without one ",
+                                  "the host reads in each pass how many rows each expert gets");
     }
     if (o.gather != GatherKind::full) { throw program::InputError(experts, ": expected --gather full"); }
     if (o.names != NameKind::shardkit) { throw program::InputError(experts, ": expected --names shardkit"); }

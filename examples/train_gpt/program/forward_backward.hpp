@@ -39,14 +39,12 @@ void forward_blocks(Model& model, Pass& pass, BatchShape batch, const Token* tok
         auto w = model.blocks[l].unshard();
         pass.block(l, block_weights<const T*, T>(numbers_of(model, w)));
         model.blocks[l].reshard(std::move(w));
-        if constexpr (requires { model.expert_layers; }) {
-            if (model.experts.empty()) { continue; }
-            auto router = model.routers[l].unshard();
-            auto experts = model.experts[l].unshard();
-            model.expert_layers->forward(l, pass.outer(), router, experts, pass.behind(l));
-            model.experts[l].reshard(std::move(experts));
-            model.routers[l].reshard(std::move(router));
-        }
+        if (model.experts.empty()) { continue; }
+        auto router = model.routers[l].unshard();
+        auto experts = model.experts[l].unshard();
+        model.expert_layers->forward(l, pass.outer(), router, experts, pass.behind(l));
+        model.experts[l].reshard(std::move(experts));
+        model.routers[l].reshard(std::move(router));
     }
 }
 
@@ -118,20 +116,18 @@ void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, Batc
     add(model.head, std::move(d_head));
 
     for (std::size_t l = model.blocks.size(); l > 0; --l) {
-        if constexpr (requires { model.expert_layers; }) {
-            if (!model.experts.empty()) {
-                auto router = model.routers[l - 1].unshard();
-                auto experts = model.experts[l - 1].unshard();
-                auto d_router = accumulation.gradients(model.routers[l - 1]);
-                auto d_experts = accumulation.gradients(model.experts[l - 1]);
-                model.expert_layers->backward(l - 1, static_cast<Arithmetic<T>>(model.auxiliary), router, experts,
-                                              d_router, d_experts, pass.gradient());
-                model.experts[l - 1].reshard(std::move(experts));
-                model.routers[l - 1].reshard(std::move(router));
-                // Not seen: of the slices of all ranks that share them.
-                accumulation.add(std::move(d_experts));
-                add(model.routers[l - 1], std::move(d_router));
-            }
+        if (!model.experts.empty()) {
+            auto router = model.routers[l - 1].unshard();
+            auto experts = model.experts[l - 1].unshard();
+            auto d_router = accumulation.gradients(model.routers[l - 1]);
+            auto d_experts = accumulation.gradients(model.experts[l - 1]);
+            model.expert_layers->backward(l - 1, static_cast<Arithmetic<T>>(model.auxiliary), router, experts,
+                                          d_router, d_experts, pass.gradient());
+            model.experts[l - 1].reshard(std::move(experts));
+            model.routers[l - 1].reshard(std::move(router));
+            // Not seen: of the slices of all ranks that share them.
+            accumulation.add(std::move(d_experts));
+            add(model.routers[l - 1], std::move(d_router));
         }
         auto& block = model.blocks[l - 1];
         auto w = block.unshard();

@@ -24,6 +24,7 @@
 #include <shardkit/schedule/scheduled_plan.hpp>
 
 #include "../../common/input_error.hpp"
+#include "../model/host_place.hpp"
 #include "../model/parameters.hpp"
 #include "choose_schedule.hpp"
 #include "decoded_block.hpp"
@@ -270,9 +271,14 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
 template <class T, class Place>
 std::uint64_t workspace_bytes(const Options& options, const sk::engine::Traits& engine) {
     using Engine = sk::self::Engine;
+    const Split split = options.split();
+    const std::size_t tokens = split.local(options.pass_shape()).tokens();
     return engine.buffer_bytes(Workspace<Engine, T, Place>::bytes(options)) +
            engine.buffer_bytes(TokensAhead<Engine, Place>::bytes(options), true) +
-           exchange_bytes<Engine, typename Place::template Storage<T>>(options, engine);
+           exchange_bytes<Engine, typename Place::template Storage<T>>(options, engine) +
+           (options.model.experts > 0
+                ? ExpertLayers<Engine, T, Place>::bytes(options.model, split, tokens, options.ep, engine)
+                : 0);
 }
 
 template <class T>
@@ -293,11 +299,6 @@ PlanSummary plan_for(const Options& options, const sk::engine::Traits& engine, s
                                                          : workspace_bytes<T, HostPlace>(options, engine));
     if (options.slices > 0) {  // in which losses are added
         summary.workspace_bytes += engine.buffer_bytes(sk::ExactSum::numbers * sizeof(double));
-    }
-    if (options.model.experts > 0) {
-        const Split split = options.split();
-        const std::size_t tokens = split.local(options.pass_shape()).tokens();
-        summary.workspace_bytes += ExpertLayers<sk::self::Engine, T>::bytes(options.model, split, tokens, options.ep);
     }
     if (options.gather != GatherKind::full) { summary.workspace_bytes += DecodedBlock<T>::bytes(options.model); }
     summary.library = sk::plan(groups, grid, assumed);

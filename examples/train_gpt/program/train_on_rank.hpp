@@ -94,7 +94,7 @@ int agreed_signal(sk::Context<Engine>& context, const Job& job) {
 /// The steps of a run on one rank.
 template <class T, class Engine, class Gather>
 class RankSteps {
-    using Model = ShardedModel<Engine, T, Gather>;
+    using Model = ShardedModel<Engine, T, HostPlace, Gather>;
 
   public:
     RankSteps(sk::Context<Engine>& context, const Job& job, const CountedAllocations& counted, Results& results)

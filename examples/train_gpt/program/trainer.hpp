@@ -46,8 +46,8 @@
 namespace train_gpt {
 
 /// One rank's training run. The source is the same for every engine, model and place of its arithmetic, the program
-/// for every policy. Nothing in a step waits for a device or reads its memory, so that a step can be captured into a
-/// graph.
+/// for every policy. But for experts without a capacity, nothing in a step waits for a device or reads its memory, so
+/// that a step can be captured into a graph.
 template <class Model, class Place>
 class Trainer {
     using Engine = typename Model::Engine;
@@ -68,7 +68,7 @@ class Trainer {
           part_(split_.chunks(options_.model.sequence)),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
-          model_(context, options_),
+          model_(context, options_, place),
           groups_(model_.groups()),
           following_(begin(job)),
           optimizer_(make(groups_, options_)),
@@ -102,9 +102,7 @@ class Trainer {
         sk::Accumulation accumulation{groups_, options_.microbatches};
         const bool releases = options_.release == sk::GradientRelease::at_update;
         if (releases) { optimizer_->step_in_backward(accumulation, {.divisor = divisor()}); }
-        if constexpr (requires { model_.auxiliary; }) {
-            model_.auxiliary = auxiliary_coefficient * divisor().factor();
-        }
+        model_.auxiliary = auxiliary_coefficient * divisor().factor();
         if (slice_hashes_) { slice_hashes_->begin_step(); }
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
             if (slice_hashes_) { slice_hashes_->begin_slice(sk::slice_of(groups_, m)); }

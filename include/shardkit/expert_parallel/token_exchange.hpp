@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -77,6 +78,11 @@ class TokenExchange {
     using Engine = EngineType;
     using Communicator = typename Engine::Communicator;
 
+    /// Returns the memory that an exchange takes of a rank.
+    static std::size_t bytes(std::size_t experts, const engine::Traits& engine = {}) noexcept {
+        return 2 * engine.buffer_bytes(experts * sizeof(std::uint64_t));
+    }
+
     /// Makes an exchange over `shared`, the ranks that share the experts: ep::ranks(context), or others' of yours.
     /// @throws std::invalid_argument when they do not divide the number of experts
     TokenExchange(Context<Engine>& context, Communicator shared, std::size_t experts,
@@ -99,15 +105,18 @@ class TokenExchange {
     /// @throws  std::invalid_argument unless there is a number for each expert; CommError when the engine fails
     Routes route(std::span<const std::size_t> rows, SourceLocation where = SourceLocation::current()) {
         require_experts(rows.size(), where);
-        const std::vector<std::uint64_t> mine(rows.begin(), rows.end());
-        if (ranks_.size() == 1) { return {mine, mine, 1}; }
-        const auto stream = context_->compute_stream();
-        Engine::Kernels::copy_in(stream, std::span<const std::uint64_t>(mine), sent_.span());
-        all_to_all(ranks_, std::span<const std::uint64_t>(sent_.span()), received_.span(), stream, where);
-        std::vector<std::uint64_t> theirs(experts_);
-        Engine::Kernels::copy_out(stream, std::span<const std::uint64_t>(received_.span()),
-                                  std::span<std::uint64_t>(theirs));
-        return {mine, std::move(theirs), ranks_.size()};
+        std::vector<std::uint64_t> mine(rows.begin(), rows.end());
+        if (ranks_.size() > 1) {
+            Engine::Kernels::copy_in(context_->compute_stream(), std::span<const std::uint64_t>(mine), sent_.span());
+        }
+        return route_of(std::move(mine), sent_.span(), where);
+    }
+    /// As route, with numbers that kernels have counted: they lie in the engine's memory.
+    Routes route_counted(std::span<const std::uint64_t> rows, SourceLocation where = SourceLocation::current()) {
+        require_experts(rows.size(), where);
+        std::vector<std::uint64_t> mine(experts_);
+        Engine::Kernels::copy_out(context_->compute_stream(), rows, std::span<std::uint64_t>(mine));
+        return route_of(std::move(mine), rows, where);
     }
     /// Returns the routes where every rank sends `capacity` rows to each expert, rows of padding among them. No rank
     /// communicates or waits, so that a captured graph may hold what uses them; every rank gives the same number.
@@ -150,6 +159,16 @@ class TokenExchange {
         if (given == experts_) { return; }
         throw_invalid_argument(where, "ep::TokenExchange: numbers of rows for ", given, " experts, expected ",
                                experts_);
+    }
+    /// `there`: the same numbers in the engine's memory.
+    Routes route_of(std::vector<std::uint64_t> mine, std::span<const std::uint64_t> there, SourceLocation where) {
+        if (ranks_.size() == 1) { return {mine, mine, 1}; }
+        const auto stream = context_->compute_stream();
+        all_to_all(ranks_, there, received_.span(), stream, where);
+        std::vector<std::uint64_t> theirs(experts_);
+        Engine::Kernels::copy_out(stream, std::span<const std::uint64_t>(received_.span()),
+                                  std::span<std::uint64_t>(theirs));
+        return {std::move(mine), std::move(theirs), ranks_.size()};
     }
     template <class T>
     void exchange(std::string_view verb, std::size_t width, std::span<const T> from, const Side& sends,

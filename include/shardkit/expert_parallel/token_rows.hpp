@@ -13,45 +13,59 @@
 
 namespace shardkit::detail {
 
-/// Writes one element of a row: that of its token, times the choice's weight if there are weights.
+/// As one of the workers of a row, writes every so-manyth element of it: that of its token, times the choice's weight
+/// if there are weights.
 template <class T, class A>
-struct WriteRowElement {
+struct WriteRow {
     const std::uint32_t* choice_of;
     std::size_t top;
     std::size_t width;
+    std::size_t workers;
     const T* tokens;
     const A* weights;  ///< of the choices; null: 1
     T* rows;
 
     constexpr void operator()(std::size_t i) const {
-        const std::uint32_t choice = choice_of[i / width];
+        const std::size_t row = i / workers;
+        const std::uint32_t choice = choice_of[row];
+        T* const to = rows + row * width;
         if (choice == ep::no_row) {
-            rows[i] = T{};
+            for (std::size_t j = i % workers; j < width; j += workers) { to[j] = T{}; }
             return;
         }
-        const T token = tokens[choice / top * width + i % width];
-        rows[i] = weights == nullptr ? token : static_cast<T>(static_cast<A>(token) * weights[choice]);
+        const T* const token = tokens + choice / top * width;
+        if (weights == nullptr) {
+            for (std::size_t j = i % workers; j < width; j += workers) { to[j] = token[j]; }
+            return;
+        }
+        const A weight = weights[choice];
+        for (std::size_t j = i % workers; j < width; j += workers) {
+            to[j] = static_cast<T>(static_cast<A>(token[j]) * weight);
+        }
     }
 };
-/// Makes one element of a token of its rows, in the order of its choices.
+/// Likewise, makes elements of a token of its rows, in the order of its choices.
 template <class T, class A>
-struct SumRowElement {
+struct SumRows {
     const std::uint32_t* row_of;
     std::size_t top;
     std::size_t width;
+    std::size_t workers;
     const T* rows;
     const A* weights;
     T* tokens;
 
     constexpr void operator()(std::size_t i) const {
-        const std::size_t first = i / width * top;
-        A sum{0};
-        for (std::size_t choice = first; choice < first + top; ++choice) {
-            if (row_of[choice] == ep::no_row) { continue; }
-            const auto element = static_cast<A>(rows[row_of[choice] * width + i % width]);
-            sum += weights == nullptr ? element : element * weights[choice];
+        const std::size_t token = i / workers;
+        for (std::size_t j = i % workers; j < width; j += workers) {
+            A sum{0};
+            for (std::size_t choice = token * top; choice < (token + 1) * top; ++choice) {
+                if (row_of[choice] == ep::no_row) { continue; }
+                const auto element = static_cast<A>(rows[row_of[choice] * width + j]);
+                sum += weights == nullptr ? element : element * weights[choice];
+            }
+            tokens[token * width + j] = static_cast<T>(sum);
         }
-        tokens[i] = static_cast<T>(sum);
     }
 };
 /// Makes the gradient of one choice's weight.
@@ -104,10 +118,12 @@ void write_rows(Context<Engine>& context, std::span<const std::uint32_t> choice_
     }
     shardkit::detail::require_rows("write_rows", tokens.size() / width * top, top, width, tokens.size(),
                                    weights.size(), where);
+    const auto stream = context.compute_stream();
+    const std::size_t workers = shardkit::detail::row_workers<typename Engine::Kernels>(stream);
     Engine::Kernels::for_each_index(
-        context.compute_stream(), rows.size(),
-        shardkit::detail::WriteRowElement<T, A>{choice_of.data(), top, width, tokens.data(),
-                                                weights.empty() ? nullptr : weights.data(), rows.data()});
+        stream, choice_of.size() * workers,
+        shardkit::detail::WriteRow<T, A>{choice_of.data(), top, width, workers, tokens.data(),
+                                         weights.empty() ? nullptr : weights.data(), rows.data()});
 }
 
 /// Writes each token: the sum of its choices' rows, times their weights if weights are given, in the order of the
@@ -118,10 +134,12 @@ void sum_rows(Context<Engine>& context, std::span<const std::uint32_t> row_of, s
               std::span<const T> rows, std::span<const A> weights, std::span<T> tokens,
               SourceLocation where = SourceLocation::current()) {
     shardkit::detail::require_rows("sum_rows", row_of.size(), top, width, tokens.size(), weights.size(), where);
+    const auto stream = context.compute_stream();
+    const std::size_t workers = shardkit::detail::row_workers<typename Engine::Kernels>(stream);
     Engine::Kernels::for_each_index(
-        context.compute_stream(), tokens.size(),
-        shardkit::detail::SumRowElement<T, A>{row_of.data(), top, width, rows.data(),
-                                              weights.empty() ? nullptr : weights.data(), tokens.data()});
+        stream, row_of.size() / top * workers,
+        shardkit::detail::SumRows<T, A>{row_of.data(), top, width, workers, rows.data(),
+                                        weights.empty() ? nullptr : weights.data(), tokens.data()});
 }
 
 /// Writes the gradient of each choice's weight in sum_rows; 0 for one that was dropped.

@@ -66,6 +66,19 @@ concept IndexKernels = detail::HasKernels<E> && detail::RunsByIndex<E> && detail
 
 namespace detail {
 
+/// Returns the number of workers that read one row together. An engine's kernels may define it: adjacent
+/// workers then read adjacent columns. On hosts it is one, as a row is best read from begin to end.
+template <class Kernels, class Stream>
+constexpr std::size_t row_workers([[maybe_unused]] const Stream& stream) noexcept {
+    if constexpr (requires { Kernels::row_workers_on(stream); }) {
+        return Kernels::row_workers_on(stream);
+    } else if constexpr (requires { Kernels::row_workers; }) {
+        return Kernels::row_workers;
+    } else {
+        return 1;
+    }
+}
+
 /// Says that an engine lacks what layers need that tensor or context parallelism splits.
 template <class E>
 struct IndexRules {

@@ -9,19 +9,6 @@
 
 namespace shardkit::detail {
 
-/// Returns the number of workers that read one row of logits together. An engine's kernels may define it: adjacent
-/// workers then read adjacent columns. On hosts it is one, as a row is best read from begin to end.
-template <class Kernels, class Stream>
-constexpr std::size_t row_workers([[maybe_unused]] const Stream& stream) noexcept {
-    if constexpr (requires { Kernels::row_workers_on(stream); }) {
-        return Kernels::row_workers_on(stream);
-    } else if constexpr (requires { Kernels::row_workers; }) {
-        return Kernels::row_workers;
-    } else {
-        return 1;
-    }
-}
-
 /// The logits of some tokens, [tokens, stride], of which the first `columns` of each row count.
 template <class A>
 struct Rows {

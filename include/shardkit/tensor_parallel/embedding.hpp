@@ -9,7 +9,6 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/rank/index_kernels.hpp>
-#include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 
 namespace shardkit::detail {

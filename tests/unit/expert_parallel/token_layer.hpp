@@ -75,6 +75,14 @@ void check_layer(sk::Context<Engine>& rank, std::size_t capacity) {
     assignment.assign(choices);
     sk::ep::TokenExchange exchange{rank, shared, experts};
     const sk::ep::Routes routes = capacity > 0 ? exchange.route_all(capacity) : exchange.route(assignment.rows());
+    const std::vector<std::uint64_t> counts(assignment.rows().begin(), assignment.rows().end());
+    const sk::ep::Routes counted = exchange.route_counted(Values<Engine, std::uint64_t>(rank, counts).view());
+    for (std::size_t source = 0; source < routes.sources(); ++source) {
+        CHECK(counted.sent_to()[source] == routes.sent_to()[source]);
+        for (std::size_t e = 0; e < routes.experts(); ++e) {
+            CHECK(counted.received(e, source) == routes.received(e, source));
+        }
+    }
     const auto choice_of = places(assignment.choice_of()), row_of = places(assignment.row_of());
     const auto given = numbers(tokens), weight_of = numbers(weights);
     const auto rows = numbers(std::vector<float>(routes.rows_sent() * width, NAN));
