@@ -6,6 +6,18 @@
 
 namespace test_size {
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+
 /// SHARDKIT_TEST_SIZE, set by .ci/run.
 inline std::string_view asked_for() {
     const char* size = std::getenv("SHARDKIT_TEST_SIZE");

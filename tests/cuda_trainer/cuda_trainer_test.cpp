@@ -9,7 +9,6 @@
 
 #include <doctest/doctest.h>
 
-#include "../unit/backend/rank_checks.hpp"
 #include "largest_difference.hpp"
 #include "test_size.hpp"
 #include "trainer_ranks.hpp"
@@ -341,7 +340,7 @@ TEST_CASE("cuda_trainer: a rank that gives up is an error of the others, not a h
 }
 
 TEST_CASE("cuda_trainer: a rank that is gone while communicators are made ends the others") {
-    if (rank_checks::sanitized) { return; }  // as below
+    if (test_size::sanitized) { return; }  // as below
     shardkit::nccl::Options nccl = small_and_patient();
     nccl.timeout = std::chrono::milliseconds(60);
     Options options = small_options();
@@ -371,7 +370,7 @@ TEST_CASE("cuda_trainer: a rank that is gone while communicators are made ends t
 }
 
 TEST_CASE("cuda_trainer: a rank that is gone at any of its calls ends the others, plain and in graphs") {
-    if (rank_checks::sanitized) { return; }  // what a lent communicator's hung work uses would be reported as a leak
+    if (test_size::sanitized) { return; }  // what a lent communicator's hung work uses would be reported as a leak
     shardkit::nccl::Options nccl = small_and_patient();
     nccl.timeout = std::chrono::milliseconds(60);
     for (const std::string& policy : policies) {

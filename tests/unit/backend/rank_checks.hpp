@@ -14,19 +14,11 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
+#include "test_size.hpp"
+
 namespace rank_checks {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-#else
-inline constexpr bool sanitized = false;
-#endif
+using test_size::sanitized;
 
 /// The bound on how long ranks may take to end after a failure.
 inline constexpr std::chrono::seconds time_to_end{sanitized ? 30 : 1};
