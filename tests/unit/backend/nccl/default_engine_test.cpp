@@ -17,9 +17,9 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
@@ -67,7 +67,7 @@ std::vector<double> results_of(Rank& rank, const sk::DynamicPolicy& policy) {
     layer.initialize(trainer_layer::first_value);
     const auto activations = rank.buffer<T>(weight_size);
     sk::Model model{layer};
-    sk::AdamW optimizer{model, {.learning_rate = 0.25}};
+    sk::SGD optimizer{model, {.learning_rate = 0.25}};
     sk::LossScale loss_scale{rank, {.initial = 1}};
     sk::Accumulation accumulation{model, 2};
     for (std::size_t m = 0; m < 2; ++m) {
@@ -177,8 +177,7 @@ TEST_CASE("DefaultEngine on NCCL: a training gives no kernel that the list of it
         }
         // What the trainer itself gives beside.
         constexpr sk::nccl::detail::KernelList<sk::engine::Fill<float>, sk::engine::Accumulate<float, float>> own;
-        return given_beside(own +
-                            sk::nccl::detail::training_kernels<sk::DefaultPrecision<T>, sk::rules::AdamWRule>());
+        return given_beside(own + sk::nccl::detail::training_kernels<sk::DefaultPrecision<T>, sk::rules::SgdRule>());
     };
     CHECK(others(float{}) == "");
     CHECK(others(sk::bf16{}) == "");
