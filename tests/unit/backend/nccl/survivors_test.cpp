@@ -190,7 +190,9 @@ std::size_t check_leaving(const UnderWay& what, bool revokes, std::size_t stride
                 train(world, what, folder.path());
             } catch (const CommError&) { failed[rank] = true; }
             left_by_all.arrive_and_wait();  // the launcher has found out
-            if (standin::lives(1)) { return world.finish(); }
+            const bool lives = standin::lives(1);
+            left_by_all.arrive_and_wait();  // before it may end in its `finish`
+            if (lives) { return world.finish(); }
             if (rank == 1) { return; }
             const std::array<std::size_t, 1> lost{1};
             const auto survive = [&] {
