@@ -32,16 +32,14 @@ if(TARGET MPI::MPI_CXX AND NOT TARGET shardkit_compiled_mpi)
   add_library(shardkit::compiled_mpi ALIAS shardkit_compiled_mpi)
 endif()
 
-# The core over NCCL, which nvcc compiles, where the project has the language CUDA and NCCL is found. Its parts are objects:
-# one that is there says so when the program starts.
+# NCCL behind it, and the core's kernels, which nvcc compiles, where the project has the language CUDA and NCCL is found.
+# Object files, since they say before main what launches the kernels.
 if(CMAKE_CUDA_COMPILER AND NOT TARGET shardkit_compiled_nccl)
   find_package(CUDAToolkit QUIET)
   find_path(SHARDKIT_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(SHARDKIT_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${CUDAToolkit_LIBRARY_DIR}")
   if(CUDAToolkit_FOUND AND SHARDKIT_NCCL_INCLUDE AND SHARDKIT_NCCL_LIBRARY)
-    shardkit_add_compiled(shardkit_compiled_nccl OBJECT cu
-      compiled_nccl compiled_nccl_checkpoint compiled_nccl_states compiled_nccl_parts compiled_nccl_schedule
-      compiled_nccl_reshard)
+    shardkit_add_compiled(shardkit_compiled_nccl OBJECT cu compiled_nccl compiled_nccl_states)
     target_compile_options(shardkit_compiled_nccl PRIVATE -Xcompiler=-ffp-contract=off)
     target_include_directories(shardkit_compiled_nccl PRIVATE "${SHARDKIT_NCCL_INCLUDE}")
     target_link_libraries(shardkit_compiled_nccl

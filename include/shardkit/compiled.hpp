@@ -21,16 +21,9 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 RuleOptimizer* make_optimizer(const Groups& groups, const shardkit::detail::AnyOptions& options,
                               std::vector<ParamGroup> param_groups, SourceLocation where) {
-    const EngineCore& core = groups.engine();
-    if (&core == &engine_core<host::Engine>()) {
-        using Frame = shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, host::Engine>;
-        return new OptimizerRef(std::make_unique<Frame>(on<const GroupsOf<host::Engine>>(groups, where).core, options,
-                                                        std::move(param_groups), where,
-                                                        shardkit::detail::any_groups<host::Engine>()));
-    }
-    const auto make = core.make_optimizer[static_cast<std::size_t>(options.rule->states().format)];
-    if (make == nullptr) { refuse_part(core, "optimizers with such states", "compiled_nccl_states.hpp", where); }
-    return make(groups, options, std::move(param_groups), where);
+    using Frame = shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule, Engine>;
+    return new OptimizerRef(std::make_unique<Frame>(core_of(groups).core, options, std::move(param_groups), where,
+                                                    shardkit::detail::any_groups<Engine>()));
 }
 }  // namespace SHARDKIT_CHECKED_BUILD
 

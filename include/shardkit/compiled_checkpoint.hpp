@@ -11,13 +11,4 @@
 
 #include <shardkit/compiled/define_checkpoint.hpp>
 
-namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
-
-const Checkpoints& checkpoints_of(const Object& object, SourceLocation where) {
-    return part_of<CheckpointsOf>(object, &EngineCore::checkpoints, "checkpoints", "compiled_nccl_checkpoint.hpp",
-                                  where);
-}
-
-}  // namespace SHARDKIT_CHECKED_BUILD
-
 #include <shardkit/detail/show_macros.inc>

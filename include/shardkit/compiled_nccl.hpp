@@ -12,3 +12,6 @@
 #include <shardkit/backend/nccl/compiled_core.hpp>
 
 #include <shardkit/detail/show_macros.inc>
+
+template struct shardkit::compiled::CoreLaunches<shardkit::compiled::AllPrecisions>;
+template struct shardkit::compiled::UpdateLaunches<shardkit::compiled::AllPrecisions, shardkit::StateFormat::full>;

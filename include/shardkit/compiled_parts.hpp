@@ -12,11 +12,6 @@
 #include <shardkit/compiled/define_parts.hpp>
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
-
-const Parts& parts_of(const Object& object, SourceLocation where) {
-    return part_of<PartsOf>(object, &EngineCore::parts, "plans, checks, averages and Muon", "compiled_nccl_parts.hpp",
-                            where);
-}
 std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count, std::size_t bytes,
                            SourceLocation where) {
     return shardkit::detail::hash_of_part(parameter, part, count, bytes, where);

@@ -3,20 +3,18 @@
 
 #include <shardkit/optim/matrix_products.hpp>
 
-namespace shardkit::gpu {
-class TimelineRef;
+namespace shardkit {
+class AnyStream;
 }
 
 namespace code_base {
 
 /// A code base's products of matrices on a device, for a trainer that reads none of CUDA's headers.
 struct DeviceProducts {
-    void multiply(const shardkit::gpu::TimelineRef& stream,
-                  const shardkit::rules::MatrixProduct<float>& product) const;
-    void multiply(const shardkit::gpu::TimelineRef& stream,
-                  const shardkit::rules::MatrixProduct<double>& product) const;
-    void gram(const shardkit::gpu::TimelineRef& stream, const shardkit::rules::GramProduct<float>& product) const;
-    void gram(const shardkit::gpu::TimelineRef& stream, const shardkit::rules::GramProduct<double>& product) const;
+    void multiply(const shardkit::AnyStream& stream, const shardkit::rules::MatrixProduct<float>& product) const;
+    void multiply(const shardkit::AnyStream& stream, const shardkit::rules::MatrixProduct<double>& product) const;
+    void gram(const shardkit::AnyStream& stream, const shardkit::rules::GramProduct<float>& product) const;
+    void gram(const shardkit::AnyStream& stream, const shardkit::rules::GramProduct<double>& product) const;
 };
 
 }  // namespace code_base

@@ -165,41 +165,6 @@ void communicate(sk::Context<>& rank, const Device& device) {
     rank.synchronize();
 }
 
-/// What this program is not linked with over NCCL.
-void refuse_parts(sk::Context<>& rank) {
-    Layer layer{rank, "layer"};
-    sk::Model model{layer};
-    expect_refused<sk::UsageError>(
-        [&] {
-            const sk::AdamW optimizer{model, sk::states_in<sk::StateFormat::block8>};
-        },
-        {"nccl", "compiled_nccl_states.hpp", "on_nccl.cpp"});
-    expect_refused<sk::UsageError>([&] { const sk::checkpoint::State state{model}; },
-                                   {"nccl", "compiled_nccl_checkpoint.hpp", "on_nccl.cpp"});
-    expect_refused<sk::UsageError>([&] { sk::verify_replicas(model); },
-                                   {"nccl", "compiled_nccl_parts.hpp", "on_nccl.cpp"});
-    expect_refused<sk::UsageError>([&] { static_cast<void>(sk::schedule::record(model, [] {})); },
-                                   {"nccl", "compiled_nccl_schedule.hpp", "on_nccl.cpp"});
-}
-
-/// Products of matrices for a device.
-struct DeviceProducts {
-    template <class Product>
-    void multiply(const sk::gpu::TimelineRef& /*stream*/, const Product& /*product*/) const {}
-    template <class Product>
-    void gram(const sk::gpu::TimelineRef& /*stream*/, const Product& /*product*/) const {}
-};
-void refuse_products(sk::Context<>& rank) {
-    struct Matrix : sk::Param<"matrix", float, 2, 2> {};
-    sk::Sharded<Matrix, sk::FullShard> layer{rank, "layer"};
-    sk::Model model{layer};
-    expect_refused<sk::UsageError>(
-        [&] {
-            const sk::Muon muon{model, DeviceProducts{}};
-        },
-        {"Muon", "threads", "another engine's memory", "on_nccl.cpp"});
-}
-
 /// A rank over a communicator of NCCL's is its World's to make.
 void refuse_rank(sk::Context<>& rank) {
     expect_refused<sk::UsageError>(
@@ -295,9 +260,8 @@ void train_everywhere() {
     sk::threads::run(sk::DeviceMesh<ranks>{}, [](sk::Context<>& rank) {
         train(rank, {});
         communicate(rank, {});
-        refuse_products(rank);
         expect_refused<sk::UsageError>([&] { static_cast<void>(sk::nccl::stream(rank)); },
-                                       {"self, threads, mpi", "nccl", "on_nccl.cpp"});
+                                       {"a stream of the host", "nccl"});
         expect_refused<sk::UsageError>([&] { static_cast<void>(sk::nccl::native(rank.world())); },
                                        {"threads", "nccl", "on_nccl.cpp"});
     });
@@ -305,12 +269,13 @@ void train_everywhere() {
         const Device device{sk::nccl::stream(rank)};
         train(rank, device);
         communicate(rank, device);
-        refuse_parts(rank);
         refuse_rank(rank);
         const auto memory = rank.buffer<float>(1);
+        sk::DefaultEngine::Kernels::fill(rank.compute_stream(), memory.span(), 2.0F);
+        expect(rank.read(memory.data()) == 2, "a kernel of the core's list");
         expect_refused<sk::UsageError>(
-            [&] { sk::DefaultEngine::Kernels::fill(rank.compute_stream(), memory.span(), 1.0F); },
-            {"no file of this program launches the kernel", "Fill<float>"});
+            [&] { sk::DefaultEngine::Kernels::fill<std::int32_t>(rank.compute_stream(), {}, 1); },
+            {"no file of this program launches the kernel", "Fill<int>"});
         std::vector<float> of_host(1);
         expect_refused<std::invalid_argument>(
             [&] { sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, of_host); }, {"device"});
@@ -331,19 +296,18 @@ void refuse_other_engines() {
             Layer on_gpu{gpu, "on_gpu"};
             sk::Model both{on_host, on_gpu};
             expect_refused<sk::UsageError>([&] { const sk::Accumulation begun{both}; },
-                                           {"on_gpu", "another engine", "on_nccl.cpp"});
+                                           {"on_host", "on_gpu", "one rank", "on_nccl.cpp"});
             sk::Model of_host{on_host};
             sk::Model of_gpu{on_gpu};
             sk::AdamW optimizer{of_gpu};
             sk::Accumulation accumulation{of_host};
-            expect_refused<sk::UsageError>([&] { accumulation.skip(on_gpu); }, {"nccl", "threads", "on_nccl.cpp"});
+            expect_refused<sk::UsageError>([&] { accumulation.skip(on_gpu); }, {"on_gpu", "on_nccl.cpp"});
             accumulation.skip(on_host);
             sk::LossScale<sk::DefaultEngine> scale{gpu};
             expect_refused<sk::UsageError>(
                 [&] { static_cast<void>(sk::reduce(std::move(accumulation), sk::mean, scale)); },
-                {"nccl", "threads", "on_nccl.cpp"});
-            expect_refused<sk::UsageError>([&] { optimizer.step(std::move(accumulation)); },
-                                           {"nccl", "threads", "on_nccl.cpp"});
+                {"LossScale", "on_host", "one rank", "on_nccl.cpp"});
+            expect_refused<sk::UsageError>([&] { optimizer.step(std::move(accumulation)); }, {"on_nccl.cpp"});
             const sk::Model again{on_gpu};
             expect(!(of_host == of_gpu) && of_gpu == again, "models are compared");
         });

@@ -22,9 +22,6 @@ class SavedState : public Object {
     virtual void add(Optimizer& optimizer, SourceLocation where) = 0;
     virtual void add(LossScale& loss_scale, std::string name, SourceLocation where) = 0;
     virtual void add(std::string name, std::vector<std::uint8_t>& blob, SourceLocation where) = 0;
-
-  protected:
-    using Object::Object;
 };
 
 /// A save in the background.
@@ -38,32 +35,21 @@ class PendingSave {
     PendingSave() = default;
 };
 
-/// Saves and loads on an engine.
-class Checkpoints {
-  public:
-    virtual SavedState* make_state(const Groups& model, SourceLocation where) const = 0;
-    virtual checkpoint::Folder save(Context& rank, const std::string& folder, std::uint64_t step,
-                                    const SavedState& state, const checkpoint::SaveOptions& options,
-                                    SourceLocation where) const = 0;
-    virtual PendingSave* begin_save(Context& rank, const std::string& folder, std::uint64_t step,
-                                    const SavedState& state, const checkpoint::SaveOptions& options,
-                                    SourceLocation where) const = 0;
-    virtual std::optional<checkpoint::Folder> latest(Context& rank, const std::string& folder,
-                                                     checkpoint::FileCalls* files, SourceLocation where) const = 0;
-    virtual checkpoint::LoadReport load(Context& rank, const std::string& folder, const SavedState& state,
-                                        const checkpoint::LoadOptions& options, SourceLocation where) const = 0;
-    virtual checkpoint::LoadReport load_model(Context& rank, const std::string& path, const Groups& model,
-                                              const checkpoint::LoadOptions& options, SourceLocation where) const = 0;
-    virtual void save_model(Context& rank, const std::string& path, const Groups& model,
-                            const checkpoint::SaveOptions& options, SourceLocation where) const = 0;
-    virtual checkpoint::Folder roll_back(Context& rank, const std::string& folder, std::uint64_t step,
-                                         checkpoint::FileCalls* files, SourceLocation where) const = 0;
-
-  protected:
-    ~Checkpoints() = default;
-};
-/// Returns those of an object's engine.
-/// @throws UsageError when the program has none
-const Checkpoints& checkpoints_of(const Object& object, SourceLocation where);
+// Saves and loads.
+SavedState* make_state(const Groups& model, SourceLocation where);
+checkpoint::Folder save(Context& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
+                        const checkpoint::SaveOptions& options, SourceLocation where);
+PendingSave* begin_save(Context& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
+                        const checkpoint::SaveOptions& options, SourceLocation where);
+std::optional<checkpoint::Folder> latest(Context& rank, const std::string& folder, checkpoint::FileCalls* files,
+                                         SourceLocation where);
+checkpoint::LoadReport load(Context& rank, const std::string& folder, const SavedState& state,
+                            const checkpoint::LoadOptions& options, SourceLocation where);
+checkpoint::LoadReport load_model(Context& rank, const std::string& path, const Groups& model,
+                                  const checkpoint::LoadOptions& options, SourceLocation where);
+void save_model(Context& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
+                SourceLocation where);
+checkpoint::Folder roll_back(Context& rank, const std::string& folder, std::uint64_t step,
+                             checkpoint::FileCalls* files, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

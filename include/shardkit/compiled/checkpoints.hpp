@@ -23,7 +23,7 @@ class State {
 
     template <class Precision>
     explicit State(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
-        : state_(compiled::checkpoints_of(model.core(where), where).make_state(model.core(where), where)) {}
+        : state_(compiled::make_state(model.core(where), where)) {}
     template <class Precision>
     State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
           SourceLocation where = SourceLocation::current())
@@ -88,42 +88,38 @@ class PendingSave {
 template <class Engine>
 Folder save(Context<Engine>& context, const std::string& folder, std::uint64_t step, const State<Engine>& state,
             const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core(), where)
-        .save(context.core(), folder, step, state.core(), options, where);
+    return compiled::save(context.core(), folder, step, state.core(), options, where);
 }
 template <class Engine>
 [[nodiscard]] PendingSave begin_save(Context<Engine>& context, const std::string& folder, std::uint64_t step,
                                      const State<Engine>& state, const SaveOptions& options = {},
                                      SourceLocation where = SourceLocation::current()) {
-    return PendingSave(compiled::checkpoints_of(context.core(), where)
-                           .begin_save(context.core(), folder, step, state.core(), options, where));
+    return PendingSave(compiled::begin_save(context.core(), folder, step, state.core(), options, where));
 }
 template <class Engine>
 std::optional<Folder> latest(Context<Engine>& context, const std::string& folder, FileCalls* files = nullptr,
                              SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core(), where).latest(context.core(), folder, files, where);
+    return compiled::latest(context.core(), folder, files, where);
 }
 template <class Engine>
 LoadReport load(Context<Engine>& context, const std::string& folder, const State<Engine>& state,
                 const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core(), where).load(context.core(), folder, state.core(), options, where);
+    return compiled::load(context.core(), folder, state.core(), options, where);
 }
 template <class Engine, class Precision>
 LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                       const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core(), where)
-        .load_model(context.core(), path, model.core(where), options, where);
+    return compiled::load_model(context.core(), path, model.core(where), options, where);
 }
 template <class Engine, class Precision>
 void save_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                 const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    compiled::checkpoints_of(context.core(), where)
-        .save_model(context.core(), path, model.core(where), options, where);
+    compiled::save_model(context.core(), path, model.core(where), options, where);
 }
 template <class Engine>
 Folder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
                  SourceLocation where = SourceLocation::current()) {
-    return compiled::checkpoints_of(context.core(), where).roll_back(context.core(), folder, step, files, where);
+    return compiled::roll_back(context.core(), folder, step, files, where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -16,9 +16,9 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/rank/default_engine.hpp>
 
 namespace shardkit {
-using DefaultEngine = host::Engine;
 namespace self {
 using Engine = host::Engine;
 }

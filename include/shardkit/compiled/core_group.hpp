@@ -19,9 +19,7 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 /// A group.
-template <class EngineType>
-class GroupOf final : public AnyGroup<EngineType> {
-    using Engine = EngineType;
+class GroupOf final : public AnyGroup {
     using State = shardkit::detail::Group<Engine>;
     using Handle = shardkit::Gradients<State, Partial<DataAxes>>;
     using Access = shardkit::detail::Access;
@@ -77,20 +75,9 @@ class GroupOf final : public AnyGroup<EngineType> {
     GroupOf(std::type_identity<P> /*precision*/, shardkit::Context<Engine>& context,
             const shardkit::detail::GroupValues& values, const shardkit::detail::AdoptedElements& adopted,
             SourceLocation where)
-        : made_(std::make_shared<shardkit::detail::GroupState<Engine, P>>(context, values, adopted, where)),
-          state_(*made_),
-          typed_(typed_of<P>) {
-        this->path = &state_.path();
-        this->layout = &state_.layout();
-        this->parameters = state_.geometry().parameters;
-        this->updated = state_.geometry().updated;
-        this->sources = state_.geometry().sources();
-        this->trainable = state_.trainable();
-        this->window_generation = &state_.parameters().generation();
-        this->gradient_generation = &state_.gradient_generation();
-    }
+        : GroupOf(std::make_shared<shardkit::detail::GroupState<Engine, P>>(context, values, adopted, where),
+                  typed_of<P>) {}
 
-    shardkit::detail::Group<Engine>& core() noexcept override { return state_; }
     std::size_t number_of(std::string_view name, SourceLocation where) const override {
         return state_.geometry().number_of(name, where);
     }
@@ -127,18 +114,18 @@ class GroupOf final : public AnyGroup<EngineType> {
     void read_full_gradient(const Reduced& reduced, std::size_t parameter, std::span<double> values,
                             SourceLocation where) override {
         const Layer layer{&state_};
-        const auto& given = on<const ReducedOf<Engine>>(reduced, where).core;
+        const auto& given = core_of(reduced);
         auto& state = Access::state_of(given, layer, std::string_view("read_full"), where);
         typed_.gradient(state, parameter, Access::scale(given, state.context()), values, where);
     }
 
     void take_gradients(Accumulation& accumulation, SourceLocation where) override {
         Layer layer{&state_};
-        Handle taken = on<AccumulationOf<Engine>>(accumulation, where).core.gradients(layer, where);
+        Handle taken = core_of(accumulation).gradients(layer, where);
         Access::release(taken);  // the trainer's file has the handle
     }
     void add_gradients(Accumulation& accumulation, SourceLocation where) override {
-        on<AccumulationOf<Engine>>(accumulation, where).core.add(Access::make<Handle>(state_, where), where);
+        core_of(accumulation).add(Access::make<Handle>(state_, where), where);
     }
     void drop_gradients() noexcept override { state_.drop_gradients(); }
     void* gradients_of(std::size_t source) noexcept override { return state_.gradients().of_source(source).data(); }
@@ -151,11 +138,23 @@ class GroupOf final : public AnyGroup<EngineType> {
         const IndexRange flat = state_.gradients().reduced_range();
         if (reduced == nullptr) { return {shardkit::detail::own_sums(state_, where).data(), flat, 1}; }
         const Layer layer{&state_};
-        const auto& given = on<const ReducedOf<Engine>>(*reduced, where).core;
+        const auto& given = core_of(*reduced);
         return {shardkit::detail::sums_of(given, layer, where).data(), flat, Access::scale(given, state_.context())};
     }
 
   private:
+    GroupOf(std::shared_ptr<State> made, const Typed& typed)
+        : AnyGroup(*made), made_(std::move(made)), state_(core), typed_(typed) {
+        path = &state_.path();
+        layout = &state_.layout();
+        parameters = state_.geometry().parameters;
+        updated = state_.geometry().updated;
+        sources = state_.geometry().sources();
+        trainable = state_.trainable();
+        window_generation = &state_.parameters().generation();
+        gradient_generation = &state_.gradient_generation();
+    }
+
     std::shared_ptr<State> made_;
     State& state_;
     const Typed& typed_;

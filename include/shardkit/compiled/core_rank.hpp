@@ -23,38 +23,23 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-/// A communicator of an engine as the value that files of the compiled form have.
-template <class Communicator>
-struct CommunicatorValue;
-template <>
-struct CommunicatorValue<host::Communicator> {
-    static const host::Communicator& to(const host::Communicator& comm) noexcept { return comm; }
-    static const host::Communicator& from(const host::Communicator& comm, SourceLocation /*where*/) noexcept {
-        return comm;
-    }
-};
-
-template <class EngineType>
 class ContextOf : public Context {
   public:
-    using Engine = EngineType;
-    explicit ContextOf(shardkit::Context<Engine>& rank)
-        : Context(engine_core<Engine>()), core(rank), world_(Value::to(rank.world())) {}
+    explicit ContextOf(shardkit::Context<Engine>& rank) : core(rank) {}
 
     std::size_t rank() const noexcept override { return core.rank(); }
     std::size_t world_size() const noexcept override { return core.world_size(); }
     const AxisGrid& grid() const noexcept override { return core.grid(); }
     const RankOptions& options() const noexcept override { return core.options(); }
-    const host::Communicator& world() const noexcept override { return world_; }
+    const host::Communicator& world() const noexcept override { return core.world(); }
     void communicator(const AxisGrid& grid, const AxisNames& axes,
                       void (*take)(void* to, const host::Communicator& made), void* to,
                       SourceLocation where) override {
-        take(to, Value::to(core.communicator(grid, axes, where)));
+        take(to, core.communicator(grid, axes, where));
     }
     void adopt(const AxisNames& axes, const host::Communicator& adopted, std::size_t shard_group,
                SourceLocation where) override {
-        const auto& comm = Value::from(adopted, where);
-        shard_group == 0 ? core.adopt(axes, comm, where) : core.adopt(axes, comm, shard_group, where);
+        shard_group == 0 ? core.adopt(axes, adopted, where) : core.adopt(axes, adopted, shard_group, where);
     }
     AnyStream stream(StreamFor which) const noexcept override {
         const auto& streams = core.streams();
@@ -84,9 +69,8 @@ class ContextOf : public Context {
     shardkit::detail::PlacedMemory allocate(std::size_t bytes, bool local) const override {
         // Of the widest elements, so that the memory is aligned for all.
         const std::size_t count = bytes / sizeof(double) + (bytes % sizeof(double) != 0 ? 1 : 0);
-        using Buffer = typename Engine::template Buffer<double>;
-        auto kept = std::make_unique<Buffer>(local ? core.template local_buffer<double>(count)
-                                                   : core.template buffer<double>(count));
+        using Buffer = HostBuffer<double>;
+        auto kept = std::make_unique<Buffer>(local ? core.local_buffer<double>(count) : core.buffer<double>(count));
         void* const data = kept->data();
         return {data, kept.release(), [](void* owner) noexcept { delete static_cast<Buffer*>(owner); }};
     }
@@ -98,10 +82,10 @@ class ContextOf : public Context {
     void all_reduce(const host::Communicator& comm, ReduceOp op, ElementType type, void* value,
                     SourceLocation where) override {
         reduce_if<double, float, bf16, fp16, std::int64_t, std::uint64_t, std::int32_t, std::uint32_t, std::uint8_t>(
-            Value::from(comm, where), op, type, value, where);
+            comm, op, type, value, where);
     }
     double exact_sum(const host::Communicator& comm, std::span<const double> values, SourceLocation where) override {
-        return shardkit::exact_sum(core, Value::from(comm, where), values, where);
+        return shardkit::exact_sum(core, comm, values, where);
     }
     Group* make_group(const shardkit::detail::ElementTypes& elements, const shardkit::detail::GroupValues& values,
                       std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
@@ -121,17 +105,14 @@ class ContextOf : public Context {
         return made;
     }
     LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) override {
-        return new LossScaleOf<Engine>(shardkit::LossScale<Engine>(core, options, where));
+        return new LossScaleOf(shardkit::LossScale<Engine>(core, options, where));
     }
 
     shardkit::Context<Engine>& core;
 
   private:
-    using Value = CommunicatorValue<typename Engine::Communicator>;
-
     template <class... T>
-    void reduce_if(const typename Engine::Communicator& comm, ReduceOp op, ElementType type, void* value,
-                   SourceLocation where) {
+    void reduce_if(const host::Communicator& comm, ReduceOp op, ElementType type, void* value, SourceLocation where) {
         const auto as = [&]<class One>(std::type_identity<One>) {
             if (type == element_type_of<One>) {
                 One& number = *static_cast<One*>(value);
@@ -152,18 +133,17 @@ class ContextOf : public Context {
         constexpr auto& types = shardkit::detail::element_types<P>;
         known += (known.empty() ? "" : ", ") + name_of(types);
         if (made == nullptr && elements == types) {
-            made = new GroupOf<Engine>(std::type_identity<P>{}, core, values, adopted, where);
+            made = new GroupOf(std::type_identity<P>{}, core, values, adopted, where);
         }
     }
     template <class... P, class... Arguments>
     void make_of(Precisions<P...> /*all*/, Arguments&&... arguments) {
         (make_if<P>(arguments...), ...);
     }
-
-    host::Communicator world_;
 };
-
-extern template class ContextOf<host::Engine>;
+inline shardkit::Context<Engine>& core_of(const Context& rank) noexcept {
+    return static_cast<const ContextOf&>(rank).core;
+}
 
 template <class T>
 struct Owned {
@@ -172,14 +152,13 @@ struct Owned {
     T object;
 };
 /// A rank that a trainer's file owns.
-template <class Engine>
-class OwnedContext final : private Owned<Rank<Engine, GridMesh>>, public ContextOf<Engine> {
+class OwnedContext final : private Owned<Rank<Engine, GridMesh>>, public ContextOf {
     using OwnRank = Owned<Rank<Engine, GridMesh>>;
 
   public:
     template <class... Arguments>
     explicit OwnedContext(const AxisGrid& grid, Arguments&&... arguments)
-        : OwnRank(GridMesh{grid}, std::forward<Arguments>(arguments)...), ContextOf<Engine>(OwnRank::object) {}
+        : OwnRank(GridMesh{grid}, std::forward<Arguments>(arguments)...), ContextOf(OwnRank::object) {}
 };
 
 }  // namespace SHARDKIT_CHECKED_BUILD

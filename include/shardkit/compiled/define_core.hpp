@@ -60,26 +60,12 @@ const Reducer& core_reducer(ElementType in, ElementType out) noexcept {
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOptions options, SourceLocation where) {
-    return new OwnedContext<host::Engine>(grid, world, options, Streams<AnyStream>{}, where);
+    return new OwnedContext(grid, world, options, Streams<AnyStream>{}, where);
 }
 
 void refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }
 void refuse_group(const Group& group, SourceLocation where, const char* text) {
     throw_usage_error(where, "'", *group.path, "': ", text);
-}
-void refuse_part(const EngineCore& core, std::string_view part, std::string_view header, SourceLocation where) {
-    throw_usage_error(where, "the compiled core of the engine ", core.name, " has no ", part,
-                      " in this program; expected shardkit/", header, " to be compiled into it");
-}
-void refuse_engine(const EngineCore& given, const EngineCore& expected, SourceLocation where) {
-    throw_usage_error(where, "an object of the engine ", given.name, ", expected one of the engine ", expected.name,
-                      ", as what it is used with");
-}
-
-template <>
-const EngineCore& engine_core<host::Engine>() noexcept {
-    static constexpr EngineCore core{"of the host (self, threads, mpi)"};
-    return core;
 }
 
 void run_on_threads(const AxisGrid& grid, Body body, const void* function, RankOptions options,
@@ -87,7 +73,7 @@ void run_on_threads(const AxisGrid& grid, Body body, const void* function, RankO
     threads::run(
         GridMesh{grid},
         [&](auto& rank) {
-            ContextOf<host::Engine> core(rank);
+            ContextOf core(rank);
             body(function, core);
         },
         options, launch_options == nullptr ? threads::LaunchOptions{} : *launch_options, where);
@@ -96,23 +82,16 @@ void run_on_self(const AxisGrid& grid, Body body, const void* function, RankOpti
     self::run(
         GridMesh{grid},
         [&](auto& rank) {
-            ContextOf<host::Engine> core(rank);
+            ContextOf core(rank);
             body(function, core);
         },
         options, where);
 }
 
-Groups* list_groups(std::span<Group* const> groups) {
-    for (const Group* const group : groups) {
-        if (group != nullptr) { return group->list(groups); }
-    }
-    return new GroupsOf<host::Engine>(groups);  // of none, which its first use refuses
-}
+Groups* list_groups(std::span<Group* const> groups) { return new GroupsOf(groups); }
 
-template class AnyOptimizer<host::Engine, Optimizer>;
-template class AnyOptimizer<host::Engine, RuleOptimizer>;
-template class ContextOf<host::Engine>;
-template class GroupsOf<host::Engine>;
+template class AnyOptimizer<Optimizer>;
+template class AnyOptimizer<RuleOptimizer>;
 
 }  // namespace SHARDKIT_CHECKED_BUILD
 
@@ -124,3 +103,4 @@ template class shardkit::detail::Group<shardkit::host::Engine>;
 template class shardkit::detail::ParameterStore<shardkit::host::Engine>;
 template class shardkit::detail::GradientStore<shardkit::host::Engine>;
 template class shardkit::detail::NormMemory<shardkit::host::Engine>;
+template class shardkit::GlobalNorm<shardkit::host::Engine>;

@@ -14,7 +14,7 @@ void run_on_mpi(const AxisGrid& grid, Body body, const void* function, RankOptio
     mpi::run(
         GridMesh{grid},
         [&](auto& rank) {
-            ContextOf<host::Engine> core(rank);
+            ContextOf core(rank);
             body(function, core);
         },
         options, mpi_options == nullptr ? mpi::Options{} : *mpi_options, where);

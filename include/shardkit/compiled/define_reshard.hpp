@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/compiled/define_checkpoint.hpp>
+#include <shardkit/compiled/core_checkpoint.hpp>
+#include <shardkit/compiled/core_rank.hpp>
 #include <shardkit/compiled/reshard_interface.hpp>
 #include <shardkit/reshard/reshard.hpp>
 
-// Defines the class of reshard_interface.hpp for one engine.
+// Defines the functions of reshard_interface.hpp.
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-template <class Engine>
-class ReshardsOf final : public Reshards {
-    using Side = ReshardSide<Engine>;
-
-  public:
-    ReshardPlan plan(Context& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
-                     SourceLocation where) const override {
-        return plan_reshard(on<ContextOf<Engine>>(rank, where).core, side(from, where), side(to, where), options,
-                            where);
-    }
-    ReshardReport reshard(Context& rank, const ReshardPlan* plan, const SavedState* from, const SavedState* to,
-                          const ReshardOptions& options, SourceLocation where) const override {
-        auto& core = on<ContextOf<Engine>>(rank, where).core;
-        if (plan == nullptr) { return shardkit::reshard(core, side(from, where), side(to, where), options, where); }
-        return shardkit::reshard(core, *plan, side(from, where), side(to, where), where);
-    }
-
-  private:
-    static Side side(const SavedState* state, SourceLocation where) {
-        return state == nullptr ? Side(nullptr) : Side(on<const SavedStateOf<Engine>>(*state, where).core);
-    }
-};
+static ReshardSide<Engine> side_of(const SavedState* state) {
+    return state == nullptr ? ReshardSide<Engine>(nullptr) : ReshardSide<Engine>(core_of(*state));
+}
+ReshardPlan plan_reshard(Context& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
+                         SourceLocation where) {
+    return shardkit::plan_reshard(core_of(rank), side_of(from), side_of(to), options, where);
+}
+ReshardReport reshard(Context& rank, const ReshardPlan* plan, const SavedState* from, const SavedState* to,
+                      const ReshardOptions& options, SourceLocation where) {
+    if (plan == nullptr) { return shardkit::reshard(core_of(rank), side_of(from), side_of(to), options, where); }
+    return shardkit::reshard(core_of(rank), *plan, side_of(from), side_of(to), where);
+}
 
 }  // namespace SHARDKIT_CHECKED_BUILD

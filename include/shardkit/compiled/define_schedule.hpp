@@ -10,38 +10,29 @@
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/record.hpp>
 
-// Defines the classes of schedule_interface.hpp for one engine.
+// Defines the functions of schedule_interface.hpp.
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-template <class EngineType>
-class SchedulesOf final : public Schedules {
-  public:
-    using Engine = EngineType;
-
-    Recording* begin_record(const Groups& groups, SourceLocation where) const override {
-        struct Made final : Recording {
-            Made(const shardkit::Groups<Engine>& model, SourceLocation at)
-                : Recording(engine_core<Engine>()), core(model, at) {}
-            Schedule schedule(SourceLocation at) override { return core.schedule(at); }
-            shardkit::detail::Recording<Engine> core;
-        };
-        return new Made(on<const GroupsOf<Engine>>(groups, where).core, where);
-    }
-    Following* follow(const Groups& groups, std::span<const Schedule> schedules,
-                      SourceLocation where) const override {
-        struct Made final : Following {
-            explicit Made(schedule::Following<Engine> following)
-                : Following(engine_core<Engine>()), core(std::move(following)) {}
-            ByteCount arena_bytes(SourceLocation at) const override { return core.arena_bytes(at); }
-            std::size_t schedules(SourceLocation at) const override { return core.schedules(at); }
-            std::size_t choose(std::size_t schedule, SourceLocation at) override { return core.choose(schedule, at); }
-            void measure(SourceLocation at) override { core.measure(at); }
-            schedule::MeasuredStep measured(SourceLocation at) const override { return core.measured(at); }
-            schedule::Following<Engine> core;
-        };
-        return new Made(schedule::follow(on<const GroupsOf<Engine>>(groups, where).core, schedules, where));
-    }
-};
+Recording* begin_record(const Groups& groups, SourceLocation where) {
+    struct Made final : Recording {
+        Made(const shardkit::Groups<Engine>& model, SourceLocation at) : core(model, at) {}
+        Schedule schedule(SourceLocation at) override { return core.schedule(at); }
+        shardkit::detail::Recording<Engine> core;
+    };
+    return new Made(core_of(groups).core, where);
+}
+Following* follow(const Groups& groups, std::span<const Schedule> schedules, SourceLocation where) {
+    struct Made final : Following {
+        explicit Made(schedule::Following<Engine> following) : core(std::move(following)) {}
+        ByteCount arena_bytes(SourceLocation at) const override { return core.arena_bytes(at); }
+        std::size_t schedules(SourceLocation at) const override { return core.schedules(at); }
+        std::size_t choose(std::size_t schedule, SourceLocation at) override { return core.choose(schedule, at); }
+        void measure(SourceLocation at) override { core.measure(at); }
+        schedule::MeasuredStep measured(SourceLocation at) const override { return core.measured(at); }
+        schedule::Following<Engine> core;
+    };
+    return new Made(schedule::follow(core_of(groups).core, schedules, where));
+}
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -19,7 +19,7 @@
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/clip_coefficient.hpp>
+#include <shardkit/optim/global_norm.hpp>
 #include <shardkit/optim/options.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/policy/policy_values.hpp>
@@ -63,20 +63,15 @@ class Reduced;       // gradients of one step
 class LossScale;
 class Groups;  // of a model
 class Optimizer;
-struct EngineCore;
 
-/// An object of the core. Objects that work together are of one engine's core.
+/// An object of the core.
 class Object {
   public:
     virtual ~Object() = default;
     Object(Object&&) = delete;
-    const EngineCore& engine() const noexcept { return engine_; }
 
   protected:
-    explicit Object(const EngineCore& engine) noexcept : engine_(engine) {}
-
-  private:
-    const EngineCore& engine_;
+    Object() = default;
 };
 
 /// Owns an object of the core.
@@ -167,12 +162,6 @@ class Group : public Object {
     virtual void show_updated(bool to_write, ShownTo show, void* to, SourceLocation where) = 0;
     /// The sums of a step's gradients, or with null those that the program's own kernels have made.
     virtual Sums sums(const Reduced* reduced, SourceLocation where) = 0;
-
-    /// Makes a model of groups of this one's engine.
-    virtual Groups* list(std::span<Group* const> groups) const = 0;
-
-  protected:
-    using Object::Object;
 };
 
 [[noreturn]] void refuse_use(SourceLocation where, const char* text);
@@ -222,9 +211,6 @@ class Context : public Object {
                               std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
                               SourceLocation where) = 0;
     virtual LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) = 0;
-
-  protected:
-    using Object::Object;
 };
 /// Makes one rank of a mesh over a communicator of the host's engines.
 Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOptions options, SourceLocation where);
@@ -242,13 +228,10 @@ class Groups : public Object {
   public:
     /// Those that it was made of; null for one that had been moved from.
     std::vector<Group*> listed;
-    /// The first that is of another engine than the others; null: none.
-    const Group* foreign = nullptr;
 
     virtual Groups* copy() const = 0;
     /// @throws UsageError when one of the groups has ended, or had been moved from
     virtual void require_live(SourceLocation where) const = 0;
-    /// @pre of one engine
     virtual bool same(const Groups& other) const noexcept = 0;
     virtual SliceOrder slice_order(SourceLocation where) const = 0;
     virtual std::size_t slice_of(std::ptrdiff_t microbatch, SourceLocation where) const = 0;
@@ -258,8 +241,7 @@ class Groups : public Object {
     virtual Reduced* assume_reduced(const Divisor& divisor, LossScale* scale, SourceLocation where) const = 0;
 
   protected:
-    Groups(const EngineCore& engine, std::span<Group* const> groups)
-        : Object(engine), listed(groups.begin(), groups.end()) {}
+    explicit Groups(std::span<Group* const> groups) : listed(groups.begin(), groups.end()) {}
 };
 Groups* list_groups(std::span<Group* const> groups);
 
@@ -271,55 +253,20 @@ class Accumulation : public Object {
     virtual void add_zero(Group& group, SourceLocation where) = 0;
     virtual void skip(Group& group, SourceLocation where) = 0;
     virtual Reduced* reduce(const Divisor& divisor, LossScale* scale, SourceLocation where) = 0;
-
-  protected:
-    using Object::Object;
 };
 
 class LossScale : public Object {
   public:
     virtual LossScaleState state() const = 0;
     virtual const LossScaleState* data() const noexcept = 0;
-
-  protected:
-    using Object::Object;
 };
 
-struct Norm;
 class Reduced : public Object {
   public:
     virtual double divisor() const noexcept = 0;
     virtual bool has_loss_scale() const noexcept = 0;
     virtual std::uint64_t identity() const noexcept = 0;
-    virtual Norm global_norm(NormKind kind, SourceLocation where) const = 0;
-
-  protected:
-    using Object::Object;
-};
-
-/// Reads norms, whose numbers are in the engine's memory.
-class NormReader {
-  public:
-    virtual double value(const Norm& norm, SourceLocation where) const = 0;
-    virtual FoundInf found_inf(const Norm& norm, SourceLocation where) const = 0;
-    virtual const double* data(const Norm& norm, SourceLocation where) const = 0;
-    virtual ClipCoefficient clip(const Norm& norm, double max_norm, SourceLocation where) const = 0;
-
-  protected:
-    ~NormReader() = default;
-};
-/// A norm.
-struct Norm {
-    /// What its engine's core has of it.
-    struct Facts {
-        const void* context;
-        const void* memory;
-        const double* total;
-        std::uint64_t taken;
-        std::uint64_t gradients;
-    };
-    const NormReader* reader;
-    Facts facts;
+    virtual GlobalNorm<host::Engine> global_norm(NormKind kind, SourceLocation where) const = 0;
 };
 
 // Optimizers.
@@ -331,7 +278,8 @@ struct StepFacts {
 };
 class Optimizer : public Object {
   public:
-    virtual Norm step(Accumulation& accumulation, const StepFacts& options, SourceLocation where) = 0;
+    virtual GlobalNorm<host::Engine> step(Accumulation& accumulation, const StepFacts& options,
+                                          SourceLocation where) = 0;
     /// A step of reduced gradients, which it ends; null `coefficient`: not clipped.
     virtual void step(Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where) = 0;
     virtual void step_in_backward(Accumulation& accumulation, const StepFacts& options, SourceLocation where) = 0;
@@ -340,11 +288,8 @@ class Optimizer : public Object {
     virtual void set_learning_rate_factor(double factor, SourceLocation where) = 0;
     virtual std::uint64_t steps(const Group& group, SourceLocation where) = 0;
     virtual void list_shards(std::vector<ShardInfo>& list) = 0;
-    /// Returns what the engine's core has in its place.
+    /// Returns what the core has in its place.
     virtual void* behind() noexcept = 0;
-
-  protected:
-    using Object::Object;
 };
 /// An optimizer of one rule.
 class RuleOptimizer : public Optimizer {
@@ -354,9 +299,6 @@ class RuleOptimizer : public Optimizer {
     virtual void set_options(const shardkit::detail::AnyOptions& options, SourceLocation where) = 0;
     virtual std::span<const ParamGroup> param_groups() const noexcept = 0;
     virtual void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) = 0;
-
-  protected:
-    using Optimizer::Optimizer;
 };
 
 /// Returns the core's functions of a rule that it has, with its states in a format.

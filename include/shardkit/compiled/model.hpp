@@ -112,11 +112,6 @@ class Groups {
                 "a Model, or an optimizer over it, was used after it was moved from: use the one that "
                 "it was moved to, or copy the Model instead");
         }
-        if (groups_->foreign != nullptr) [[unlikely]] {
-            compiled::refuse_group(*groups_->foreign, where,
-                                   "this group of a Model is of another engine than its first one; expected the "
-                                   "groups of one model to be made with one rank");
-        }
         return *groups_;
     }
 

@@ -14,8 +14,7 @@ class MovingAverage {
 
     MovingAverage(const Model<Engine, AverageType>& average, const Model<Engine, PrecisionType>& of,
                   SourceLocation where = SourceLocation::current())
-        : average_(compiled::parts_of(average.core(where), where)
-                       .make_moving_average(average.core(where), of.core(where), where)) {}
+        : average_(compiled::make_moving_average(average.core(where), of.core(where), where)) {}
     /// @throws UsageError when it was moved from
     void update(double decay, SourceLocation where = SourceLocation::current()) {
         if (average_.get() == nullptr) {

@@ -34,8 +34,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
                                         SourceLocation where) {
         std::vector<compiled::Optimizer*> listed;
         for (const Optimizer<Engine>& part : parts) { listed.push_back(&part.core(where)); }
-        const compiled::Groups& core = model.core(where);
-        return compiled::parts_of(core, where).combine(core, listed, where);
+        return compiled::combine(model.core(where), listed, where);
     }
 };
 
@@ -43,31 +42,11 @@ class CombinedOptimizer : public Optimizer<EngineType> {
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// Whether a type is a library of products for the memory of one of the core's engines.
-template <class P, class Stream>
-concept ProductsOn = rules::MatrixProducts<P, Stream, float> && rules::MatrixProducts<P, Stream, double>;
+/// Whether a type is a library of products.
 template <class P>
 constexpr bool multiplies() {
-    return ProductsOn<P, AnyStream> || ProductsOn<P, gpu::TimelineRef>;
+    return rules::MatrixProducts<P, AnyStream, float> && rules::MatrixProducts<P, AnyStream, double>;
 }
-/// Has such a library as a value.
-template <class P>
-class ProductsWithoutType {
-    using Stream = std::conditional_t<ProductsOn<P, AnyStream>, AnyStream, gpu::TimelineRef>;
-
-  public:
-    explicit ProductsWithoutType(const P& products) : products_(products) {}
-    compiled::Products given() const noexcept {
-        if constexpr (std::is_same_v<Stream, AnyStream>) {
-            return {&products_, nullptr};
-        } else {
-            return {nullptr, &products_};
-        }
-    }
-
-  private:
-    AnyProducts<Stream> products_;
-};
 
 /// The optimizer of a Muon's matrices.
 template <class Engine>
@@ -96,24 +75,25 @@ class Muon : public CombinedOptimizer<EngineType> {
         Muon(const Model<Engine, Precision>& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
-        : Muon(model, make(model, detail::ProductsWithoutType(products).given(), options, rest, matrices,
-                           param_groups, where)) {}
+        : Muon(model, detail::AnyProducts<AnyStream>(products), options, rest, matrices, param_groups, where) {}
     explicit Muon(const Model<Engine, Precision>& model, const MuonOptions& options = {},
                   const AdamWOptions& rest = {}, const Matrices& matrices = {},
                   const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
-        : Muon(model, make(model, {}, options, rest, matrices, param_groups, where)) {}
+        : Muon(model, make(model, nullptr, options, rest, matrices, param_groups, where)) {}
 
     detail::MuonMatrices<Engine>& matrices() noexcept { return matrices_; }
     detail::RuleOptimizer<AdamWOptions, Engine>& rest() noexcept { return rest_; }
 
   private:
-    static compiled::Muon* make(const Model<Engine, Precision>& model, const compiled::Products& products,
+    static compiled::Muon* make(const Model<Engine, Precision>& model, const detail::AnyProducts<AnyStream>* products,
                                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
-        const compiled::Groups& core = model.core(where);
-        return compiled::parts_of(core, where)
-            .make_muon(core, products, options, rest, matrices, param_groups, where);
+        return compiled::make_muon(model.core(where), products, options, rest, matrices, param_groups, where);
     }
+    Muon(const Model<Engine, Precision>& model, const detail::AnyProducts<AnyStream>& products,
+         const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
+         const std::vector<ParamGroup>& param_groups, SourceLocation where)
+        : Muon(model, make(model, &products, options, rest, matrices, param_groups, where)) {}
     Muon(const Model<Engine, Precision>& model, compiled::Muon* made)
         : CombinedOptimizer<Engine>(model, made), matrices_(model, *made), rest_(model, made->rest()) {}
 

@@ -44,7 +44,7 @@ class Optimizer {
     }
     GlobalNorm<Engine> step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options = {},
                             SourceLocation where = SourceLocation::current()) {
-        return GlobalNorm<Engine>(core(where).step(accumulation.core(where), facts(options), where));
+        return core(where).step(accumulation.core(where), facts(options), where);
     }
     void step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options = {},
                           SourceLocation where = SourceLocation::current()) {

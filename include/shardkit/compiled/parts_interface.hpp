@@ -25,9 +25,6 @@ namespace recorder {
 struct RecentCall;
 }
 class AnyStream;
-namespace gpu {
-class TimelineRef;
-}
 namespace detail {
 template <class Stream>
 class AnyProducts;
@@ -40,9 +37,6 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 class MovingAverage : public Object {
   public:
     virtual void update(double decay, SourceLocation where) = 0;
-
-  protected:
-    using Object::Object;
 };
 
 /// A Muon and its parts: the optimizer of its matrices, and the AdamW of the rest.
@@ -52,49 +46,28 @@ class Muon : public Optimizer {
     virtual RuleOptimizer* matrices() = 0;
     virtual RuleOptimizer* rest() = 0;
     virtual std::size_t bytes_of_exchange() = 0;
-
-  protected:
-    using Optimizer::Optimizer;
-};
-/// A library of products of matrices for the memory of one kind of engine, or none.
-struct Products {
-    const shardkit::detail::AnyProducts<AnyStream>* of_host = nullptr;
-    const shardkit::detail::AnyProducts<gpu::TimelineRef>* of_device = nullptr;
 };
 
-/// The parts of an engine.
-class Parts {
-  public:
-    // Plans. Null `optimizer`: none is there yet.
-    virtual void describe(const Groups& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
-                          SourceLocation where) const = 0;
-    virtual Plan plan(const Groups& groups, Optimizer* optimizer, const planner::PlanOptions& options,
-                      SourceLocation where) const = 0;
-    virtual std::string model_summary(const Groups& groups, Optimizer* optimizer, SourceLocation where) const = 0;
+// Plans. Null `optimizer`: none is there yet.
+void describe(const Groups& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
+              SourceLocation where);
+Plan plan(const Groups& groups, Optimizer* optimizer, const planner::PlanOptions& options, SourceLocation where);
+std::string model_summary(const Groups& groups, Optimizer* optimizer, SourceLocation where);
 
-    // Checks and statistics.
-    virtual void verify_replicas(const Groups& groups, Optimizer* optimizer, LossScale* loss_scale,
-                                 SourceLocation where) const = 0;
-    virtual std::vector<ValuesHash> hash_values(const Groups& groups, SourceLocation where) const = 0;
-    virtual std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where) const = 0;
-    virtual std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where) const = 0;
-    virtual GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) const = 0;
+// Checks and statistics.
+void verify_replicas(const Groups& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where);
+std::vector<ValuesHash> hash_values(const Groups& groups, SourceLocation where);
+std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where);
+std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where);
+GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where);
 
-    // Averages, several optimizers, and Muon.
-    virtual MovingAverage* make_moving_average(const Groups& average, const Groups& of,
-                                               SourceLocation where) const = 0;
-    virtual Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts,
-                               SourceLocation where) const = 0;
-    virtual Muon* make_muon(const Groups& groups, const Products& products, const MuonOptions& options,
-                            const AdamWOptions& rest, const Matrices& matrices,
-                            const std::vector<ParamGroup>& param_groups, SourceLocation where) const = 0;
-
-  protected:
-    ~Parts() = default;
-};
-/// Returns those of an object's engine.
-/// @throws UsageError when the program has none
-const Parts& parts_of(const Object& object, SourceLocation where);
+// Averages, several optimizers, and Muon.
+MovingAverage* make_moving_average(const Groups& average, const Groups& of, SourceLocation where);
+Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, SourceLocation where);
+/// Null `products`: those of the library.
+Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<AnyStream>* products,
+                const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
+                const std::vector<ParamGroup>& param_groups, SourceLocation where);
 
 std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count, std::size_t bytes,
                            SourceLocation where);

@@ -18,8 +18,7 @@ template <class Engine>
 std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model,
                                                        SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
-    const compiled::Groups& core = model.core(where);
-    compiled::parts_of(core, where).describe(core, nullptr, groups, where);
+    compiled::describe(model.core(where), nullptr, groups, where);
     return groups;
 }
 /// Returns the descriptions with the states that an optimizer keeps of each group.
@@ -27,8 +26,7 @@ template <class Engine>
 std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
                                                        SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
-    const compiled::Groups& core = model.core(where);
-    compiled::parts_of(core, where).describe(core, &optimizer.core(where), groups, where);
+    compiled::describe(model.core(where), &optimizer.core(where), groups, where);
     return groups;
 }
 
@@ -36,28 +34,24 @@ std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& mod
 template <class Engine>
 Plan plan(const Groups<Engine>& model, const planner::PlanOptions& options = {},
           SourceLocation where = SourceLocation::current()) {
-    const compiled::Groups& core = model.core(where);
-    return compiled::parts_of(core, where).plan(core, nullptr, options, where);
+    return compiled::plan(model.core(where), nullptr, options, where);
 }
 /// Returns the plan of a model and its optimizer: see plan/model_summary.hpp.
 template <class Engine>
 Plan plan(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const planner::PlanOptions& options = {},
           SourceLocation where = SourceLocation::current()) {
-    const compiled::Groups& core = model.core(where);
-    return compiled::parts_of(core, where).plan(core, &optimizer.core(where), options, where);
+    return compiled::plan(model.core(where), &optimizer.core(where), options, where);
 }
 
 /// Returns a table of a model's parameters: see plan/model_summary.hpp.
 template <class Engine>
 std::string model_summary(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
-    const compiled::Groups& core = model.core(where);
-    return compiled::parts_of(core, where).model_summary(core, nullptr, where);
+    return compiled::model_summary(model.core(where), nullptr, where);
 }
 template <class Engine>
 std::string model_summary(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
                           SourceLocation where = SourceLocation::current()) {
-    const compiled::Groups& core = model.core(where);
-    return compiled::parts_of(core, where).model_summary(core, &optimizer.core(where), where);
+    return compiled::model_summary(model.core(where), &optimizer.core(where), where);
 }
 
 }  // namespace SHARDKIT_BUILD

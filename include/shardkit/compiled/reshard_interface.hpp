@@ -9,21 +9,11 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-/// Reshards on an engine. A null state: the rank has none on that side.
-class Reshards {
-  public:
-    virtual ReshardPlan plan(Context& rank, const SavedState* from, const SavedState* to,
-                             const ReshardOptions& options, SourceLocation where) const = 0;
-    /// Null `plan`: one is made for this call, with `options`.
-    virtual ReshardReport reshard(Context& rank, const ReshardPlan* plan, const SavedState* from,
-                                  const SavedState* to, const ReshardOptions& options,
-                                  SourceLocation where) const = 0;
-
-  protected:
-    ~Reshards() = default;
-};
-/// Returns those of an object's engine.
-/// @throws UsageError when the program has none
-const Reshards& reshards_of(const Object& object, SourceLocation where);
+// A null state: the rank has none on that side.
+ReshardPlan plan_reshard(Context& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
+                         SourceLocation where);
+/// Null `plan`: one is made for this call, with `options`.
+ReshardReport reshard(Context& rank, const ReshardPlan* plan, const SavedState* from, const SavedState* to,
+                      const ReshardOptions& options, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

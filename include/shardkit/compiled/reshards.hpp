@@ -22,23 +22,20 @@ template <class Engine>
 ReshardPlan plan_reshard(Context<Engine>& rank, const std::type_identity_t<ReshardSide<Engine>>& from,
                          const std::type_identity_t<ReshardSide<Engine>>& to, const ReshardOptions& options = {},
                          SourceLocation where = SourceLocation::current()) {
-    return compiled::reshards_of(rank.core(), where)
-        .plan(rank.core(), detail::core_of(from), detail::core_of(to), options, where);
+    return compiled::plan_reshard(rank.core(), detail::core_of(from), detail::core_of(to), options, where);
 }
 template <class Engine>
 ReshardReport reshard(Context<Engine>& rank, const ReshardPlan& plan,
                       const std::type_identity_t<ReshardSide<Engine>>& from,
                       const std::type_identity_t<ReshardSide<Engine>>& to,
                       SourceLocation where = SourceLocation::current()) {
-    return compiled::reshards_of(rank.core(), where)
-        .reshard(rank.core(), &plan, detail::core_of(from), detail::core_of(to), plan.options(), where);
+    return compiled::reshard(rank.core(), &plan, detail::core_of(from), detail::core_of(to), plan.options(), where);
 }
 template <class Engine>
 ReshardReport reshard(Context<Engine>& rank, const std::type_identity_t<ReshardSide<Engine>>& from,
                       const std::type_identity_t<ReshardSide<Engine>>& to, const ReshardOptions& options = {},
                       SourceLocation where = SourceLocation::current()) {
-    return compiled::reshards_of(rank.core(), where)
-        .reshard(rank.core(), nullptr, detail::core_of(from), detail::core_of(to), options, where);
+    return compiled::reshard(rank.core(), nullptr, detail::core_of(from), detail::core_of(to), options, where);
 }
 
 }  // namespace SHARDKIT_BUILD

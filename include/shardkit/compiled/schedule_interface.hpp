@@ -18,9 +18,6 @@ class Recording : public Object {
   public:
     /// Ends it.
     virtual Schedule schedule(SourceLocation where) = 0;
-
-  protected:
-    using Object::Object;
 };
 class Following : public Object {
   public:
@@ -29,23 +26,9 @@ class Following : public Object {
     virtual std::size_t choose(std::size_t schedule, SourceLocation where) = 0;
     virtual void measure(SourceLocation where) = 0;
     virtual schedule::MeasuredStep measured(SourceLocation where) const = 0;
-
-  protected:
-    using Object::Object;
 };
 
-/// Records and follows on an engine.
-class Schedules {
-  public:
-    virtual Recording* begin_record(const Groups& groups, SourceLocation where) const = 0;
-    virtual Following* follow(const Groups& groups, std::span<const Schedule> schedules,
-                              SourceLocation where) const = 0;
-
-  protected:
-    ~Schedules() = default;
-};
-/// Returns those of an object's engine.
-/// @throws UsageError when the program has none
-const Schedules& schedules_of(const Object& object, SourceLocation where);
+Recording* begin_record(const Groups& groups, SourceLocation where);
+Following* follow(const Groups& groups, std::span<const Schedule> schedules, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

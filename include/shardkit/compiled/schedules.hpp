@@ -49,8 +49,7 @@ class Following {
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
                                        SourceLocation where = SourceLocation::current()) {
-    const compiled::Groups& core = model.core(where);
-    return Following<Engine>(compiled::schedules_of(core, where).follow(core, schedules, where));
+    return Following<Engine>(compiled::follow(model.core(where), schedules, where));
 }
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,
@@ -67,8 +66,7 @@ template <class Engine>
 template <class Engine, class F>
 Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
     const compiled::Groups& core = model.core(where);
-    const compiled::Handle<compiled::Recording> recording(
-        compiled::schedules_of(core, where).begin_record(core, where));
+    const compiled::Handle<compiled::Recording> recording(compiled::begin_record(core, where));
     std::forward<F>(step)();
     return recording->schedule(where);
 }

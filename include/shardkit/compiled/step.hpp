@@ -12,6 +12,7 @@
 #include <shardkit/compiled/model.hpp>
 #include <shardkit/core/elements.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/optim/clip.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/gradients.hpp>
 
@@ -183,44 +184,17 @@ template <class Engine>
     return Reduced<Engine>(groups.core(where).assume_reduced(divisor, &loss_scale.core(), where));
 }
 
-/// The norm of a model's reduced gradients, the same number on every rank: see optim/norm.hpp.
-template <class EngineType = DefaultEngine>
-class GlobalNorm {
-  public:
-    explicit GlobalNorm(const compiled::Norm& norm) noexcept : norm_(norm) {}
-
-    double value(SourceLocation where = SourceLocation::current()) const { return norm_.reader->value(norm_, where); }
-    FoundInf found_inf(SourceLocation where = SourceLocation::current()) const {
-        return norm_.reader->found_inf(norm_, where);
-    }
-    const double* data(SourceLocation where = SourceLocation::current()) const {
-        return norm_.reader->data(norm_, where);
-    }
-    std::uint64_t gradients() const noexcept { return norm_.facts.gradients; }
-    const compiled::Norm& core() const noexcept { return norm_; }
-
-  private:
-    compiled::Norm norm_;
-};
-
 /// sqrt of the sum of squares over every distinct trainable element of every group: see optim/norm.hpp.
 template <class X>
 auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
     constexpr bool is_reduced = detail::IsReduced<X>::value;
     static_assert(is_reduced,
                   "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
-    if constexpr (is_reduced) { return GlobalNorm<typename X::Engine>(reduced.core(where).global_norm(kind, where)); }
+    if constexpr (is_reduced) { return reduced.core(where).global_norm(kind, where); }
 }
 template <class X>
 auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {
     return global_norm(reduced, NormKind::two, where);
-}
-
-/// min(1, max_norm / (norm + 1e-6)); always multiplied, without a branch on whether it clips.
-template <class Engine>
-ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
-                     SourceLocation where = SourceLocation::current()) {
-    return norm.core().reader->clip(norm.core(), max_norm, where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -18,20 +18,17 @@ namespace shardkit SHARDKIT_BUILD {
 /// Checks that ranks hold equal bits of everything that several of them hold: see verify/verify_replicas.hpp.
 template <class Engine>
 void verify_replicas(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
-    const auto& core = model.core(where);
-    compiled::parts_of(core, where).verify_replicas(core, nullptr, nullptr, where);
+    compiled::verify_replicas(model.core(where), nullptr, nullptr, where);
 }
 template <class Engine>
 void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
                      SourceLocation where = SourceLocation::current()) {
-    const auto& core = model.core(where);
-    compiled::parts_of(core, where).verify_replicas(core, &optimizer.core(where), nullptr, where);
+    compiled::verify_replicas(model.core(where), &optimizer.core(where), nullptr, where);
 }
 template <class Engine>
 void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const LossScale<Engine>& loss_scale,
                      SourceLocation where = SourceLocation::current()) {
-    const auto& core = model.core(where);
-    compiled::parts_of(core, where).verify_replicas(core, &optimizer.core(where), &loss_scale.core(), where);
+    compiled::verify_replicas(model.core(where), &optimizer.core(where), &loss_scale.core(), where);
 }
 
 /// Returns the hash of each group's parameters, and of its master weights where it has some: see
@@ -39,20 +36,17 @@ void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer, 
 template <class Engine>
 [[nodiscard]] std::vector<ValuesHash> hash_values(const Groups<Engine>& model,
                                                   SourceLocation where = SourceLocation::current()) {
-    const auto& core = model.core(where);
-    return compiled::parts_of(core, where).hash_values(core, where);
+    return compiled::hash_values(model.core(where), where);
 }
 template <class Engine>
 [[nodiscard]] std::vector<ValuesHash> hash_values(const Reduced<Engine>& reduced,
                                                   SourceLocation where = SourceLocation::current()) {
-    const auto& core = reduced.core(where);
-    return compiled::parts_of(core, where).hash_values(core, where);
+    return compiled::hash_values(reduced.core(where), where);
 }
 template <class Engine>
 [[nodiscard]] std::vector<ValuesHash> hash_values(Optimizer<Engine>& optimizer,
                                                   SourceLocation where = SourceLocation::current()) {
-    compiled::Optimizer& core = optimizer.core(where);
-    return compiled::parts_of(core, where).hash_values(core, where);
+    return compiled::hash_values(optimizer.core(where), where);
 }
 /// Returns what a rank's part of one tensor adds to a hash of the program's own: see verify/hash_values.hpp.
 template <class T>
@@ -69,10 +63,7 @@ GradientNorms gradient_norms(const X& reduced, SourceLocation where = SourceLoca
     constexpr bool is_reduced = detail::IsReduced<X>::value;
     static_assert(is_reduced,
                   "gradient_norms takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
-    if constexpr (is_reduced) {
-        const compiled::Reduced& core = reduced.core(where);
-        return compiled::parts_of(core, where).gradient_norms(core, where);
-    }
+    if constexpr (is_reduced) { return compiled::gradient_norms(reduced.core(where), where); }
 }
 
 }  // namespace SHARDKIT_BUILD

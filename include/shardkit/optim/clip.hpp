@@ -6,7 +6,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
-#include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/global_norm.hpp>
 
 namespace shardkit {
 

@@ -9,6 +9,7 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
+#include <shardkit/optim/global_norm.hpp>
 #include <shardkit/optim/norm_memory.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
@@ -19,47 +20,20 @@
 
 namespace shardkit {
 
-/// The norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
-/// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
-/// taken.
-template <class Engine = DefaultEngine>
-class GlobalNorm {
-  public:
-    /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
-    /// infinite after an infinite element and NaN after a NaN.
-    /// @throws UsageError when so many norms were taken since that this one's memory was used again
-    double value(SourceLocation where = SourceLocation::current()) const {
-        return std::sqrt(read(where).sum_of_squares);
-    }
-    /// Whether any gradient element of any rank is infinite or NaN; waits likewise.
-    FoundInf found_inf(SourceLocation where = SourceLocation::current()) const {
-        return read(where).nonfinite > 0 ? FoundInf::yes : FoundInf::no;
-    }
+template <class Engine>
+GlobalNorm<Engine>::GlobalNorm(const detail::NormMemory<Engine>& memory, const double* total,
+                               std::uint64_t gradients) noexcept
+    : memory_(&memory), total_(total), taken_(memory.taken()), gradients_(gradients) {}
 
-    /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
-    /// @throws UsageError as value
-    const double* data(SourceLocation where = SourceLocation::current()) const;
-    /// Reduced::identity of the gradients that it is the norm of.
-    std::uint64_t gradients() const noexcept { return gradients_; }
+template <class Engine>
+double GlobalNorm<Engine>::value(SourceLocation where) const {
+    return std::sqrt(read(where).sum_of_squares);
+}
 
-  private:
-    friend detail::Access;
-    /// `total`: the slot that was taken last.
-    GlobalNorm(const Context<Engine>& context, const detail::NormMemory<Engine>& memory, const double* total,
-               std::uint64_t gradients) noexcept
-        : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()), gradients_(gradients) {}
-
-    /// Of a step that takes none.
-    explicit GlobalNorm(const Context<Engine>& context) noexcept : context_(&context) {}
-
-    detail::NormTotal read(SourceLocation where) const;
-
-    const Context<Engine>* context_;
-    const detail::NormMemory<Engine>* memory_ = nullptr;  // null: none was taken
-    const double* total_ = nullptr;
-    std::uint64_t taken_ = 0;
-    std::uint64_t gradients_ = 0;
-};
+template <class Engine>
+FoundInf GlobalNorm<Engine>::found_inf(SourceLocation where) const {
+    return read(where).nonfinite > 0 ? FoundInf::yes : FoundInf::no;
+}
 
 template <class Engine>
 const double* GlobalNorm<Engine>::data(SourceLocation where) const {
@@ -80,7 +54,8 @@ const double* GlobalNorm<Engine>::data(SourceLocation where) const {
 template <class Engine>
 detail::NormTotal GlobalNorm<Engine>::read(SourceLocation where) const {
     double total[2];
-    Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(where), 2),
+    const double* const from = data(where);
+    Engine::Kernels::copy_out(memory_->context().compute_stream(), std::span<const double>(from, 2),
                               std::span<double>(total));
     return {total[0], total[1]};
 }
@@ -162,7 +137,7 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
         Engine::Kernels::run_once(compute, finish);
     }
     directed.after(Act::norm, where);
-    return Access::make<GlobalNorm<Engine>>(context, memory, total, reduced.identity());
+    return Access::make<GlobalNorm<Engine>>(memory, total, reduced.identity());
 }
 
 }  // namespace detail

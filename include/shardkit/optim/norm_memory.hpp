@@ -98,6 +98,7 @@ class NormMemory {
         return totals_.data() + 2 * (taken_++ % norm_slots);
     }
     std::uint64_t taken() const noexcept { return taken_; }
+    const Context<Engine>& context() const noexcept { return *context_; }
 
     /// Leaves the last work of the norm to the step that follows at once.
     void leave(const FinishNorm& finish) noexcept { left_ = finish; }

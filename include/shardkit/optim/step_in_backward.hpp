@@ -94,7 +94,7 @@ GlobalNorm<Engine> Optimizer<Engine>::close_backward(Accumulation<Engine>&& accu
             where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
     }
     refuse_all_gradients("step", options, where);
-    auto& context = model_.context(where);
+    static_cast<void>(model_.context(where));
     const double divisor = detail::divisor_of(model_, options.divisor, where);
     if (divisor != backward_->divisor) {
         throw_usage_error(where, "optimizer step: a divisor of ", detail::number_text(divisor),
@@ -102,7 +102,7 @@ GlobalNorm<Engine> Optimizer<Engine>::close_backward(Accumulation<Engine>&& accu
                           detail::number_text(backward_->divisor), "; expected the same");
     }
     const detail::StepScope<Engine> closed = detail::Access::finish(std::move(accumulation), where);
-    return detail::Access::make<GlobalNorm<Engine>>(context);
+    return detail::Access::make<GlobalNorm<Engine>>();
 }
 
 }  // namespace shardkit SHARDKIT_BUILD

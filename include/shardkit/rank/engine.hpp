@@ -18,19 +18,9 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/state_format.hpp>
+#include <shardkit/rank/default_engine.hpp>
 #include <shardkit/rank/index_kernels.hpp>
 #include <shardkit/rank/launch_batch.hpp>
-
-namespace shardkit::host {
-struct Engine;
-}  // namespace shardkit::host
-
-namespace shardkit {
-
-/// The engine of containers that name none: one of the host's, chosen at run time. See backend/host/engine.hpp.
-using DefaultEngine = host::Engine;
-
-}  // namespace shardkit
 
 // What an engine must provide: Engine for communication, GroupVerbs and StepKernels for groups of parameters and
 // their optimizers, IndexKernels for layers that tensor or context parallelism splits.

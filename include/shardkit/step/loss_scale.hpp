@@ -19,6 +19,7 @@ namespace detail {
 struct ModelName {
     std::uint64_t identity = 0;  ///< 0: none
     std::string path;
+    const void* context = nullptr;  ///< of its rank
 };
 /// The use of a loss scale in one step.
 struct LossScaleUse {
@@ -39,7 +40,7 @@ class LossScale {
     /// @throws std::invalid_argument, see validate
     explicit LossScale(Context<Engine>& context, LossScaleOptions options = {},
                        SourceLocation where = SourceLocation::current())
-        : state_(context, LossScaleState(validated(options, where))) {
+        : context_(&context), state_(context, LossScaleState(validated(options, where))) {
         if (detail::StatementBook* const book = detail::book_of(context.world())) {
             stated_ =
                 book->keep({{"loss scale's initial", detail::number_text(options.initial), where},
@@ -76,6 +77,12 @@ class LossScale {
     /// Counts one more step that uses it.
     detail::LossScaleUse use() noexcept { return {state_.data(), detail::hash_of(stated_), ++uses_}; }
     void bind(const detail::ModelName& model, SourceLocation where) {
+        if (model.context != context_) {
+            throw_usage_error(where,
+                              "reduce: this LossScale was made with another rank object than the groups of the "
+                              "model of '",
+                              model.path, "'; expected one rank for both");
+        }
         if (model_.identity == 0) {
             model_ = model;
             bound_at_ = where;
@@ -90,6 +97,7 @@ class LossScale {
         return options;
     }
 
+    const Context<Engine>* context_;
     detail::EngineTable<Engine, LossScaleState> state_;
     detail::ModelName model_;
     SourceLocation bound_at_{};

@@ -117,7 +117,7 @@ template <class Engine>
 void bind_loss_scale(LossScale<Engine>& loss_scale, const Groups<Engine>& groups, SourceLocation where) {
     if (groups.size() == 0) { return; }
     const Group<Engine>& first = *Access::each(groups, where);
-    Access::bind(loss_scale, ModelName{first.identity(), first.path()}, where);
+    Access::bind(loss_scale, ModelName{first.identity(), first.path(), &first.context()}, where);
 }
 
 template <class Engine>

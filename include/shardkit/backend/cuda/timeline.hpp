@@ -281,9 +281,9 @@ class TimelineRef : public AnyStream {
   public:
     /// Takes a stream of an engine whose memory is a device's.
     /// @throws UsageError for another one
-    explicit TimelineRef(const AnyStream& stream) : AnyStream(stream) {
+    explicit TimelineRef(const AnyStream& stream, SourceLocation where = {}) : AnyStream(stream) {
         if (!on_device()) {
-            throw_usage_error({}, "a stream of the host was given, expected one of a device: of the engine nccl");
+            throw_usage_error(where, "a stream of the host was given, expected one of a device: of the engine nccl");
         }
     }
 

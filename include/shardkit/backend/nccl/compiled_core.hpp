@@ -6,18 +6,18 @@
 #include <cstddef>
 #include <tuple>
 
-#include <shardkit/backend/host/device_kernels.hpp>
-#include <shardkit/backend/nccl/compiled_engine.hpp>
 #include <shardkit/backend/nccl/compiled_interface.hpp>
-#include <shardkit/backend/nccl/compiled_optimizers.hpp>
+#include <shardkit/backend/nccl/compiled_kernels.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/rendezvous.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/compiled/core_rank.hpp>
 #include <shardkit/compiled/grid_mesh.hpp>
 
-// Defines the functions of compiled_interface.hpp, and the core's classes for NCCL.
+// Defines the functions of compiled_interface.hpp.
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
@@ -28,22 +28,6 @@ NcclIdBytes to_bytes(const nccl::UniqueId& id) noexcept {
     std::ranges::copy(id.bytes(), bytes.begin());
     return bytes;
 }
-
-/// Launches the kernels of the core's Reducers, which verbs of a trainer's file have.
-template <class In, class Out = In>
-const bool reduces = [] {
-    engine::device_launch<engine::Reduce<In, Out>> = [](const AnyStream& stream,
-                                                        const engine::Reduce<In, Out>& kernel) {
-        kernel.template on<NcclEngine::Kernels>(gpu::TimelineRef(stream));
-    };
-    return true;
-}();
-template const bool reduces<double>;
-template const bool reduces<float>;
-template const bool reduces<bf16>;
-template const bool reduces<fp16>;
-template const bool reduces<bf16, float>;
-template const bool reduces<fp16, float>;
 
 class LauncherOf final : public NcclLauncher {
   public:
@@ -66,20 +50,20 @@ class WorldOf final : public NcclWorld {
 
     void run(const AxisGrid& grid, Body body, const void* function, RankOptions options,
              SourceLocation where) override {
-        nccl::run<NcclEngine>(
+        nccl::run(
             GridMesh{grid}, core_,
             [&](auto& rank) {
-                ContextOf<NcclEngine> core(rank);
+                ContextOf core(rank);
                 body(function, core);
             },
             options, where);
     }
     Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) override {
-        return new OwnedContext<NcclEngine>(grid, NcclEngine::Communicator(core_), options, core_.streams(), where);
+        return new OwnedContext(grid, nccl::detail::communicator_on<Engine>(core_), options, core_.streams(), where);
     }
     void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const host::Communicator& made),
                 void* to, SourceLocation where) override {
-        take(to, CommunicatorValue<NcclEngine::Communicator>::to({core_, nccl::Borrow{comm}, axes, where}));
+        take(to, nccl::borrow(core_, nccl::Borrow{comm}, axes, where));
     }
     int device() const noexcept override { return core_.device(); }
     void keep_pace(SourceLocation where) override { core_.keep_pace(core_.streams().compute, where); }
@@ -92,15 +76,6 @@ class WorldOf final : public NcclWorld {
 };
 
 }  // namespace
-
-EngineCore& nccl_core() noexcept {
-    static EngineCore core{"nccl", {&make_nccl_optimizer<StateFormat::full>}};
-    return core;
-}
-template <>
-const EngineCore& engine_core<NcclEngine>() noexcept {
-    return nccl_core();
-}
 
 NcclIdBytes make_nccl_id(SourceLocation where) { return to_bytes(nccl::UniqueId::create(where)); }
 NcclIdBytes meet_over_tcp(const nccl::Meeting& meeting, std::chrono::milliseconds timeout, SourceLocation where) {
@@ -124,16 +99,8 @@ NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocat
     return new WorldOf(nccl::Borrow{comm}, options, where);
 }
 
-CUstream_st* nccl_stream(const Context& rank, SourceLocation where) {
-    return on<const ContextOf<NcclEngine>>(rank, where).core.compute_stream().native();
-}
-ncclComm* nccl_handle(const host::Communicator& comm, SourceLocation where) {
-    return CommunicatorValue<NcclEngine::Communicator>::from(comm, where).native();
-}
-
-template class AnyOptimizer<NcclEngine, RuleOptimizer>;
-template class ContextOf<NcclEngine>;
-template class GroupsOf<NcclEngine>;
+CUstream_st* nccl_stream(const Context& rank, SourceLocation where) { return nccl::stream(core_of(rank), where); }
+ncclComm* nccl_handle(const host::Communicator& comm, SourceLocation where) { return nccl::native(comm, where); }
 
 static_assert(std::tuple_size_v<NcclIdBytes> == nccl::UniqueId::size);
 

@@ -18,8 +18,8 @@ namespace shardkit::nccl {
 /// ends.
 /// @throws UsageError for a rank of another engine
 template <class Rank>
-cudaStream_t stream(const Rank& rank) {
-    return gpu::TimelineRef(rank.compute_stream()).native();
+cudaStream_t stream(const Rank& rank, SourceLocation where = SourceLocation::current()) {
+    return gpu::TimelineRef(rank.compute_stream(), where).native();
 }
 
 /// Returns a communicator of the user's over some of the World's ranks, for Context::adopt. The World uses it and

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/optim/clip_coefficient.hpp>
+#include <shardkit/rank/default_engine.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
+
+namespace shardkit::detail {
+template <class Engine>
+class NormMemory;
+struct NormTotal;
+}  // namespace shardkit::detail
+
+namespace shardkit {
+
+/// The norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
+/// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
+/// taken.
+template <class Engine = DefaultEngine>
+class GlobalNorm {
+  public:
+    /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
+    /// infinite after an infinite element and NaN after a NaN.
+    /// @throws UsageError when so many norms were taken since that this one's memory was used again
+    double value(SourceLocation where = SourceLocation::current()) const;
+    /// Whether any gradient element of any rank is infinite or NaN; waits likewise.
+    FoundInf found_inf(SourceLocation where = SourceLocation::current()) const;
+
+    /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
+    /// @throws UsageError as value
+    const double* data(SourceLocation where = SourceLocation::current()) const;
+    /// Reduced::identity of the gradients that it is the norm of.
+    std::uint64_t gradients() const noexcept { return gradients_; }
+
+  private:
+    friend detail::Access;
+    /// Of a step that takes none.
+    GlobalNorm() noexcept = default;
+    /// `total`: the slot that was taken last.
+    GlobalNorm(const detail::NormMemory<Engine>& memory, const double* total, std::uint64_t gradients) noexcept;
+
+    detail::NormTotal read(SourceLocation where) const;
+
+    const detail::NormMemory<Engine>* memory_ = nullptr;  // null: none was taken
+    const double* total_ = nullptr;
+    std::uint64_t taken_ = 0;
+    std::uint64_t gradients_ = 0;
+};
+
+}  // namespace shardkit
