@@ -47,21 +47,20 @@ constexpr auto group_kernels() {
     namespace of = shardkit::detail;
     using Gather = typename P::Gather;
     using Gradient = typename P::Gradient;
-    using Reduction = typename P::Reduction;
+    using Sum = typename P::Reduction;
     using Master = typename P::Master;
-    using A = Arithmetic<Reduction>;
+    using A = Arithmetic<Sum>;
     constexpr KernelList<engine::Fill<Gather>, engine::Fill<Gradient>, engine::Convert<typename P::Written, Master>,
-                         engine::Accumulate<Reduction, Reduction>, engine::Accumulate<Gradient, Reduction>,
-                         engine::AccumulatePair<Reduction, A>, engine::AccumulatePair<Gradient, A>,
-                         engine::NormPartial<Reduction>, engine::Reduce<Gradient, Reduction>,
-                         engine::Reduce<Reduction, Reduction>, engine::Reduce<double, double>>
+                         engine::Accumulate<Sum, Sum>, engine::Accumulate<Gradient, Sum>,
+                         engine::AccumulatePair<Sum, A>, engine::AccumulatePair<Gradient, A>,
+                         engine::NormPartial<Sum>, engine::Reduce<Gradient, Sum>, engine::Reduce<Sum, Sum>,
+                         engine::Reduce<double, double>>
         elements;
     constexpr OncePer<of::BeginNorm, of::FinishNorm, of::KeepNonfinite, of::BeginInfinityNorm, of::FoldPartialNorms,
                       of::BeginStep, of::FoldDigests>
         once;
-    constexpr EachPer<of::AddPartialNorms<Reduction>, of::DigestElements<std::uint8_t>,
-                      of::DigestElements<std::uint16_t>, of::DigestElements<std::uint32_t>,
-                      of::DigestElements<std::uint64_t>>
+    constexpr EachPer<of::AddPartialNorms<Sum>, of::DigestElements<std::uint8_t>, of::DigestElements<std::uint16_t>,
+                      of::DigestElements<std::uint32_t>, of::DigestElements<std::uint64_t>>
         each;
     constexpr auto all = elements + once + each;
     if constexpr (P::gathers_codes) {
@@ -110,12 +109,12 @@ template <class Rule, class P, class Updated>
 constexpr auto step_kernels() {
     namespace of = shardkit::detail;
     using A = Arithmetic<typename P::Master>;
-    using Reduction = typename P::Reduction;
+    using Sum = typename P::Reduction;
     using Update = typename Rule::template Update<A>;
     constexpr of::StateCounts<Rule> counts;
     if constexpr (rules::MatrixRule<Rule>) {
         using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
-        using Direct = rules::UpdateSpans<A, A, Reduction, Rule::state_names.size()>;
+        using Direct = rules::UpdateSpans<A, A, Sum, Rule::state_names.size()>;
         using Moved = rules::UpdateSpans<Updated, typename P::Gather, A, 0>;
         constexpr KernelList<engine::Update<Update, Direct>, engine::Update<Apply, Moved>> updates;
         constexpr EachPer<of::BeginApply<Update, Apply>, of::MovePiece<A, false>, of::MovePiece<A, true>> moves;
@@ -126,7 +125,7 @@ constexpr auto step_kernels() {
             return all;
         }
     } else if constexpr (rules::FactoredRule<Rule>) {
-        using Part = of::FactoredPart<Rule, A, Updated, Reduction>;
+        using Part = of::FactoredPart<Rule, A, Updated, Sum>;
         constexpr auto passes = []<std::size_t... Pass>(std::index_sequence<Pass...>) {
             return EachPer<of::WriteDirections<Part>, of::AddTerms<Part, Rule, Pass>...>{} +
                    OncePer<of::Settle<Part, Pass>...>{};
@@ -134,9 +133,9 @@ constexpr auto step_kernels() {
         (std::make_index_sequence<of::passes_of<Rule>>{});
         return passes + update_kernels<Rule, P, Updated, A>(counts);
     } else if constexpr (of::fits_any_rule<Rule>()) {
-        return KernelList<engine::RuleUpdates<Rule, of::UpdateTypes<Updated, typename P::Gather, Reduction>>>{};
+        return KernelList<engine::RuleUpdates<Rule, of::UpdateTypes<Updated, typename P::Gather, Sum>>>{};
     } else {
-        return update_kernels<Rule, P, Updated, Reduction>(counts);
+        return update_kernels<Rule, P, Updated, Sum>(counts);
     }
 }
 /// Those of the beginning of a rule's steps.

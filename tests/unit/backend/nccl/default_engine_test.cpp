@@ -2,10 +2,8 @@
 // One function, compiled once for groups that name no engine, on threads and on NCCL: windows, gradients, reductions,
 // norms and verbs have the same values on both.
 #include <cstddef>
-#include <set>
 #include <span>
 #include <string>
-#include <typeindex>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -30,6 +28,7 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
+#include "given_kernels.hpp"
 #include "gpu_ranks.hpp"
 #include "largest_difference.hpp"
 #include "trainer_layer.hpp"
@@ -154,17 +153,6 @@ void check(const char* policy_name, double bound) {
     }
 }
 
-/// Which of the kernels that were given are not of a list, by the names that compilers have for them.
-template <class... Kernel>
-std::string given_beside(sk::nccl::detail::KernelList<Kernel...> /*list*/) {
-    const std::set<std::type_index> listed{std::type_index(typeid(Kernel))...};
-    std::string others;
-    for (const std::type_index kernel : host_functions::Given::all().take()) {
-        if (!listed.contains(kernel)) { others += std::string(kernel.name()) + "\n"; }
-    }
-    return others;
-}
-
 }  // namespace
 
 TEST_CASE("DefaultEngine on NCCL: a training gives no kernel that the list of its precision and rule has not") {
@@ -177,7 +165,8 @@ TEST_CASE("DefaultEngine on NCCL: a training gives no kernel that the list of it
         }
         // What the trainer itself gives beside.
         constexpr sk::nccl::detail::KernelList<sk::engine::Fill<float>, sk::engine::Accumulate<float, float>> own;
-        return given_beside(own + sk::nccl::detail::training_kernels<sk::DefaultPrecision<T>, sk::rules::SgdRule>());
+        return host_functions::given_beside(
+            own + sk::nccl::detail::training_kernels<sk::DefaultPrecision<T>, sk::rules::SgdRule>());
     };
     CHECK(others(float{}) == "");
     CHECK(others(sk::bf16{}) == "");

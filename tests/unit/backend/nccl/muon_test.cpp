@@ -10,6 +10,7 @@
 #include <shardkit/optim/matrix_products.hpp>
 
 #include "check_paced_training.hpp"
+#include "given_kernels.hpp"
 #include "paced_ranks.hpp"
 #include "unit/optim/muon_training.hpp"
 #include "unit/thrown_message.hpp"
@@ -35,11 +36,15 @@ struct LaunchedProducts {
 
 }  // namespace
 
-TEST_CASE("nccl: Muon's steps are one thread's to the bit, on every policy and pace") {
+TEST_CASE("nccl: Muon's steps are one thread's to the bit, on every policy and pace, by the kernels of its list") {
+    host_functions::Given::all().take();
     paced_ranks::check_training(
         muon_training::expected(), muon_training::policies, [](auto& rank, const auto& policy) {
             return muon_training::train(rank, policy, LaunchedProducts{}, paced_ranks::submit);
         });
+    using Precision = sk::DefaultPrecision<float>;
+    CHECK(host_functions::given_beside(sk::nccl::detail::training_kernels<Precision, sk::rules::MuonRule>() +
+                                       sk::nccl::detail::training_kernels<Precision, sk::rules::AdamWRule>()) == "");
 }
 
 TEST_CASE("nccl: Muon refuses a group that is offloaded, by its path") {
