@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers of experts on the stand-in's GPUs, against the host's trainer.
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,18 @@ TEST_SUITE("gpt.device") {
                 CHECK(train<float>(options, Steps::captured, paces) == plain);
             }
         }
+    }
+    TEST_CASE(
+        "the traffic of experts is planned in the numbers that travel: rows in bf16 are half of those in fp32") {
+        const auto planned_bytes = [](Dtype dtype) {
+            std::uint64_t bytes = 0;
+            for (const CollectiveCount& each : planned(with_experts({4, 1, 1}, 4, dtype, 5)).collectives) {
+                if (each.verb == "all_to_all_uneven") { bytes += each.bytes; }
+            }
+            return bytes;
+        };
+        CHECK(planned_bytes(Dtype::bf16) > 0);
+        CHECK(planned_bytes(Dtype::fp32) == 2 * planned_bytes(Dtype::bf16));
     }
     TEST_CASE("with experts too a run takes the memory that is planned, to the byte") {
         for (const std::size_t capacity : {0U, 5U}) {

@@ -128,7 +128,7 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
             const std::size_t rows = rows_of_experts(options.model, tokens) / options.ep;
             plan.add_uneven(
                 over_ep, 4 * layers, options.ep,
-                [&](std::size_t, std::size_t) { return rows * options.model.width * element; },
+                [&](std::size_t, std::size_t) { return rows * options.model.width * stored; },
                 [&](std::size_t i) {
                     return options.ranks_per_host == 0 ? 0 : sharing.member(i) / options.ranks_per_host;
                 });
