@@ -892,7 +892,7 @@ ONE_EXPERTS_RANKS = """[&]() -> const typename Engine::Communicator& {
     return context.world();
 }()"""
 EXPERTS = [
-    (ROWS_OF_TOKENS, "padding left as it was", "rows[i] = T{};", "static_cast<void>(i);"),
+    (ROWS_OF_TOKENS, "padding left as it was", "to[j] = T{};", "static_cast<void>(j);"),
     (PART, "local numbers of experts that begin at 0", "part.begin_ = span() * index;", "part.begin_ = 0 * index;"),
     (GRADIENTS, "parts of the ranks that share experts lost", "join_sources(stream);", "static_cast<void>(stream);"),
     (GRADIENTS, "parts of the ranks that share experts added in turn", "join_sources(stream);",
