@@ -58,10 +58,9 @@ class Following {
     /// Measures the time of each operation on this rank, from the next step on. Where the engine's memory is a
     /// device's, the times are of its streams: of the compute stream between two verbs, of collectives in theirs. A
     /// step that is captured into a graph has none.
-    /// Cost:    allocates seven timestamps, or events, for each operation here; a step allocates nothing, and for
-    /// each
-    ///          operation reads the clock at most four times, or records at most seven events. Norm and updates wait
-    ///          for all reductions before they compute.
+    /// Cost:    allocates seven timestamps, or events, for each operation here; a step allocates nothing, and reads
+    ///          the clock at most four times for each operation, or records at most seven events. Norm and updates
+    ///          wait for all reductions before they compute.
     /// @throws  UsageError during a step
     void measure(SourceLocation where = SourceLocation::current()) { cursor(where).measure(where); }
     /// Returns the times of the last step. Call it between steps.
