@@ -80,7 +80,11 @@ class HostUpdates {
                 const std::span<const rules::UpdateRange> all(each.group->offloaded().host_ranges);
                 const auto ranges = all.subspan(piece.ranges.begin, piece.ranges.size());
                 calls.push_back([ranges, spans, updates = table.host_updates(), skip = table.host_skip()] {
-                    Engine::HostKernels::update(InlineStream{}, ranges, updates, skip, spans);
+                    if constexpr (may_be_device<Engine>) {
+                        Engine::Kernels::update(Stream{}, ranges, updates, skip, spans);
+                    } else {
+                        Engine::HostKernels::update(InlineStream{}, ranges, updates, skip, spans);
+                    }
                 });
             }
         }
