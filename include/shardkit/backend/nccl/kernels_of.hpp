@@ -71,11 +71,13 @@ constexpr auto group_kernels() {
             return all + codes + EachPer<of::FoldLargest, of::MakeScale<Gather>, of::EncodePiece<Gather, Master>>{} +
                    OncePer<of::TakeLargest>{};
         }
-    } else if constexpr (of::can_split_master<P>) {
-        return all + KernelList<engine::Convert<Gather, Master>, engine::Convert<Master, Gather>>{} +
-               EachPer<of::SplitWork<Gather>, of::JoinWork<Gather>>{};
     } else if constexpr (P::has_master) {
-        return all + KernelList<engine::Convert<Gather, Master>>{};
+        constexpr auto masters = all + KernelList<engine::Convert<Gather, Master>, engine::Convert<Master, Gather>>{};
+        if constexpr (of::can_split_master<P>) {
+            return masters + EachPer<of::SplitWork<Gather>, of::JoinWork<Gather>>{};
+        } else {
+            return masters;
+        }
     } else {
         return all;
     }
@@ -116,7 +118,8 @@ constexpr auto step_kernels() {
         using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
         using Direct = rules::UpdateSpans<A, A, Sum, Rule::state_names.size()>;
         using Moved = rules::UpdateSpans<Updated, typename P::Gather, A, 0>;
-        constexpr KernelList<engine::Update<Update, Direct>, engine::Update<Apply, Moved>> updates;
+        constexpr KernelList<engine::Update<Update, Direct>, engine::Update<Apply, Moved>, engine::Convert<A, A>>
+            updates;
         constexpr EachPer<of::BeginApply<Update, Apply>, of::MovePiece<A, false>, of::MovePiece<A, true>> moves;
         constexpr auto all = updates + moves;
         if constexpr (requires { typename Rule::template Works<A>; }) {
