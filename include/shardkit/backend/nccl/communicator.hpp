@@ -91,7 +91,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         gpu::detail::require_host_memory(data, bytes, what, where);
     }
     std::unique_ptr<engine::MemoryCopies> memory_copies(const AnyStream& after, SourceLocation where) const override {
-        return std::make_unique<gpu::detail::PinnedCopies>(on(after), where);
+        return std::make_unique<gpu::detail::PinnedCopies>(on(after, where), where);
     }
     std::shared_ptr<void> place_on_host(std::size_t bytes) const override {
         return placed(world_.host_buffer<std::uint8_t>(bytes));
@@ -127,7 +127,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
 
     /// Makes later work of the stream wait until every rank's stream has reached this point.
     void barrier(const AnyStream& given, const shardkit::Call& what) const override {
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
             if (size() == 1) { return; }
             void* const word = world_.staging(stream).data();
@@ -142,7 +142,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                              const shardkit::Call& what) const override {
         require(full, "all_gather: full", what);
         if (!lies_in(shard, full)) { require(shard, "all_gather: shard", what); }
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
             if (size() == 1) { return detail::copy_alone(call, shard, full, stream); }
             if (shard.count > 0) {
@@ -176,7 +176,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     std::uint64_t broadcast(Memory values, std::size_t root, const AnyStream& given,
                             const shardkit::Call& what) const override {
         require(values, "broadcast: values", what);
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
             if (values.count > 0 && size() > 1) {
                 const ElementType type = what.signature.in;
@@ -194,7 +194,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                              const shardkit::Call& what) const override {
         require(sent, "all_to_all: sent", what);
         require(received, "all_to_all: received", what);
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
             const std::size_t k = sent.count / size();
             if (k == 0) { return; }
@@ -211,7 +211,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                            const shardkit::Call& what) const override {
         require(sent, "all_to_all_uneven: sent", what);
         require(received, "all_to_all_uneven: received", what);
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         const auto exchange = [&](const detail::Call& call) {
             if (sent.count == 0 && received.count == 0) { return; }
             if (size() == 1) { return detail::copy_alone(call, sent, received, stream); }
@@ -239,7 +239,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         const bool exchanges =
             what.signature.verb != Verb::all_gather && options.sums.exchange_from() != engine::never_exchanged;
         if (size() == 1 || exchanges || options.compare_calls == CompareCalls::each_call) { return body(object); }
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         const detail::Call call{world_, detail::lane(world_, group_, stream), label().axes, what.signature.verb,
                                 what.where};
         const gpu::detail::DeviceGuard guard(world_.device(), what.where);
@@ -253,7 +253,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     /// @throws CommError also for a message to this rank itself, which would wait forever
     void send(ConstMemory values, std::size_t to, const AnyStream& given, const shardkit::Call& what) const override {
         require(values, "send: values", what);
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
             refuse_itself(call, to);
             if (values.count == 0) { return; }
@@ -264,7 +264,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     /// @throws CommError also for a message from this rank itself, which would wait forever
     void receive(Memory values, std::size_t from, const AnyStream& given, const shardkit::Call& what) const override {
         require(values, "receive: values", what);
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
             refuse_itself(call, from);
             if (values.count == 0) { return; }
@@ -279,7 +279,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                       const shardkit::Call& what) const override {
         require(sent, "send_receive: sent", what);
         require(received, "send_receive: received", what);
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
             if ((to == rank()) != (from == rank())) { refuse_itself(call, rank()); }
             if (to == rank() && sent.count != received.count) {
@@ -310,8 +310,8 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     }
 
     /// A default stream is that of verbs that are given none.
-    gpu::TimelineRef on(const AnyStream& stream) const {
-        return stream.is_inline() ? world_.streams().compute : gpu::TimelineRef(stream);
+    gpu::TimelineRef on(const AnyStream& stream, SourceLocation where) const {
+        return stream.is_inline() ? world_.streams().compute : gpu::TimelineRef(stream, where);
     }
     template <class Buffer>
     static std::shared_ptr<void> placed(Buffer memory) {
@@ -345,7 +345,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
             throw_invalid_argument(what.where, name(what.signature.verb), ": ", name(types.in), " into ",
                                    name(types.out), ", expected one type, or two of floating-point elements");
         }
-        const gpu::TimelineRef stream = on(given);
+        const gpu::TimelineRef stream = on(given, what.where);
         return run(what, stream,
                    [&](const detail::Call& call) { return reduce(detail::Reduction(call, stream, types, op)); });
     }
