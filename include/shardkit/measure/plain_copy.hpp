@@ -43,8 +43,11 @@ class PlainCopy {
     std::string_view way(std::size_t number) const noexcept {
         return on_device() ? "cudaMemcpyAsync" : number == 0 ? "memcpy" : "non-temporal";
     }
-    /// Returns how many of the ways are worth a try for so many bytes.
-    std::size_t ways_for(std::size_t bytes) const noexcept { return !on_device() && bytes >= least_streamed ? 2 : 1; }
+    /// Returns how many of the ways are worth a try for so many bytes; none on a device whose streams copy nothing.
+    std::size_t ways_for(std::size_t bytes) const noexcept {
+        if (on_device()) { return device_copies ? 1 : 0; }
+        return bytes >= least_streamed ? 2 : 1;
+    }
 
     /// Copies `times` times; they are over when it returns.
     void call(std::size_t way, std::size_t times) {
@@ -56,9 +59,12 @@ class PlainCopy {
     }
 
   private:
+    static constexpr bool device_copies = requires(const typename Engine::Stream& stream, void* memory) {
+        stream.give_copy(memory, memory, std::size_t{});
+    };
     bool on_device() const noexcept { return device_to_.size() > 0; }
     void copy_on_device(std::size_t times) {
-        if constexpr (requires { stream_.give_copy(device_from_.data(), device_to_.data(), times); }) {
+        if constexpr (device_copies) {
             for (std::size_t i = 0; i < times; ++i) {
                 stream_.give_copy(device_from_.data(), device_to_.data(), device_to_.size());
             }
