@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,8 +72,8 @@ struct BeginsAs {
     template <class Of>
     static constexpr void make(const typename Rule::Progress& progress, const typename Rule::Options& options,
                                double scale, AnyRuleUpdate& update) {
-        using Update = typename Rule::template Update<Of>;
-        *reinterpret_cast<Update*>(update.bytes) = Rule::template update<Of>(progress, options, scale);
+        const typename Rule::template Update<Of> made = Rule::template update<Of>(progress, options, scale);
+        std::memcpy(update.bytes, &made, sizeof made);
     }
 };
 /// Begins updates of a rule on a device, of a step of any precisions.

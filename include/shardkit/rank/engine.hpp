@@ -52,8 +52,8 @@ concept MakesLocalBuffersOf = requires(const C& comm, std::size_t n) {
 ///     host_buffer<T>(n)        n zeroed elements that the host and the device can access, as BufferOf
 ///     copy_stream(way)         the stream of copies that go that way
 ///     host_stream()            the stream of functions that a thread of the host calls
-/// The engine names HostKernels too, unless its Kernels take a stream of the host as well: the `update` of its Kernels
-/// on host memory, in the caller (see StepKernels).
+/// The engine names HostKernels too, unless its Kernels take a stream of the host as well: the `update` of its
+/// Kernels on host memory, in the caller (see StepKernels).
 template <class C>
 concept Offloads = requires(const C& comm, std::size_t n) {
     comm.template host_buffer<std::uint8_t>(n);
