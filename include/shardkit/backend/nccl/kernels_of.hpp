@@ -51,10 +51,10 @@ constexpr auto group_kernels() {
     using Master = typename P::Master;
     using A = Arithmetic<Sum>;
     constexpr KernelList<engine::Fill<Gather>, engine::Fill<Gradient>, engine::Convert<typename P::Written, Master>,
-                         engine::Accumulate<Sum, Sum>, engine::Accumulate<Gradient, Sum>,
-                         engine::AccumulatePair<Sum, A>, engine::AccumulatePair<Gradient, A>,
-                         engine::NormPartial<Sum>, engine::Reduce<Gradient, Sum>, engine::Reduce<Sum, Sum>,
-                         engine::Reduce<double, double>>
+                         engine::Convert<Gradient, Sum>, engine::Accumulate<Sum, Sum>,
+                         engine::Accumulate<Gradient, Sum>, engine::AccumulatePair<Sum, A>,
+                         engine::AccumulatePair<Gradient, A>, engine::NormPartial<Sum>, engine::Reduce<Gradient, Sum>,
+                         engine::Reduce<Sum, Sum>, engine::Reduce<double, double>>
         elements;
     constexpr OncePer<of::BeginNorm, of::FinishNorm, of::KeepNonfinite, of::BeginInfinityNorm, of::FoldPartialNorms,
                       of::BeginStep, of::FoldDigests>
