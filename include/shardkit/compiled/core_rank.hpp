@@ -87,23 +87,10 @@ class ContextOf : public Context {
     double exact_sum(const host::Communicator& comm, std::span<const double> values, SourceLocation where) override {
         return shardkit::exact_sum(core, comm, values, where);
     }
+    /// Defined in define_core.hpp, so that the files of other engines compile no groups.
     Group* make_group(const shardkit::detail::ElementTypes& elements, const shardkit::detail::GroupValues& values,
                       std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
-                      SourceLocation where) override {
-        Group* made = nullptr;
-        std::string known;
-        make_of(AllPrecisions{}, made, known, elements, values,
-                shardkit::detail::AdoptedElements{{adopted_parameters, elements.gather},
-                                                  {adopted_gradients, elements.gradient}},
-                where);
-        if (made == nullptr) {
-            throw_invalid_argument(where, "'", values.path, "': elements ", name_of(elements),
-                                   " (gathered/gradient/reduction/master), expected a precision that the compiled "
-                                   "core has: ",
-                                   known, "; define SHARDKIT_COMPILED_PRECISIONS where it is compiled");
-        }
-        return made;
-    }
+                      SourceLocation where) override;
     LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) override {
         return new LossScaleOf(shardkit::LossScale<Engine>(core, options, where));
     }

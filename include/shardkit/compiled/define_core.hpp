@@ -15,7 +15,7 @@
 #include <shardkit/compiled/grid_mesh.hpp>
 #include <shardkit/param/check_tensors.hpp>
 
-// Defines the functions of interface.hpp, but for optimizers and MPI, and the classes of the engines of the host.
+// Defines the functions of interface.hpp, but for optimizers and MPI, and makes groups.
 
 namespace shardkit::detail::compiled_form {
 void append_joined(std::string& text, const Piece* pieces, std::size_t count) {
@@ -61,6 +61,23 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOptions options, SourceLocation where) {
     return new OwnedContext(grid, world, options, Streams<AnyStream>{}, where);
+}
+Group* ContextOf::make_group(const shardkit::detail::ElementTypes& elements,
+                             const shardkit::detail::GroupValues& values, std::span<std::byte> adopted_parameters,
+                             std::span<std::byte> adopted_gradients, SourceLocation where) {
+    Group* made = nullptr;
+    std::string known;
+    make_of(AllPrecisions{}, made, known, elements, values,
+            shardkit::detail::AdoptedElements{{adopted_parameters, elements.gather},
+                                              {adopted_gradients, elements.gradient}},
+            where);
+    if (made == nullptr) {
+        throw_invalid_argument(where, "'", values.path, "': elements ", name_of(elements),
+                               " (gathered/gradient/reduction/master), expected a precision that the compiled "
+                               "core has: ",
+                               known, "; define SHARDKIT_COMPILED_PRECISIONS where it is compiled");
+    }
+    return made;
 }
 
 void refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }

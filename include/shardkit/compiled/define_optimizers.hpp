@@ -4,8 +4,8 @@
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/compiled/core_model.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 
