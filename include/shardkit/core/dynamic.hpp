@@ -3,8 +3,6 @@
 
 #include <cstddef>
 
-#pragma once
-
 namespace shardkit {
 
 /// Stands for a number of microbatches that is not known: gradients are added until they are reduced.

@@ -12,8 +12,7 @@
 
 namespace shardkit::detail {
 
-/// Returns a number with the fewest digits that identify it. concat() takes only integers, as <charconv> would add a
-/// tenth to the cost of the light headers.
+/// Returns a number with the fewest digits that identify it, for concat(), which takes texts and integers alone.
 template <std::floating_point T>
 std::string number_text(T number) {
     char digits[40];
