@@ -8,6 +8,6 @@
 int main(int count, char** words) {
     using Engine = shardkit::nccl::Engine<shardkit::gpu::Kernels>;
     return cuda_trainer::run_trainer({words + 1, words + count}, stdout, stderr,
-                                 [](auto&&... given) { return cuda_trainer::after::train<Engine>(given...); });
+                                     [](auto&&... given) { return cuda_trainer::after::train<Engine>(given...); });
 }
 #endif

@@ -415,8 +415,8 @@ TEST_CASE(
     const std::set<StepRule> of_groups{StepRule::gradients_of_trainable, StepRule::gradients_of_step,
                                        StepRule::add_before_zero,        StepRule::added_or_skipped,
                                        StepRule::reduced_before_read,    StepRule::windows_end_in_step};
-    const std::set<StepRule> between_groups{StepRule::group_exists,           StepRule::norm_before_updates,
-                                            StepRule::batches_in_order,       StepRule::batches_in_slots,
+    const std::set<StepRule> between_groups{StepRule::group_exists, StepRule::norm_before_updates,
+                                            StepRule::batches_in_order, StepRule::batches_in_slots,
                                             StepRule::batches_before_updates};
     for (std::size_t i = 0; i < sk::schedule::step_rule_count; ++i) {
         const auto rule = static_cast<StepRule>(i);
