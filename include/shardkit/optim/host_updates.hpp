@@ -80,10 +80,10 @@ class HostUpdates {
                 const std::span<const rules::UpdateRange> all(each.group->offloaded().host_ranges);
                 const auto ranges = all.subspan(piece.ranges.begin, piece.ranges.size());
                 calls.push_back([ranges, spans, updates = table.host_updates(), skip = table.host_skip()] {
-                    if constexpr (may_be_device<Engine>) {
-                        Engine::Kernels::update(Stream{}, ranges, updates, skip, spans);
-                    } else {
+                    if constexpr (requires { typename Engine::HostKernels; }) {
                         Engine::HostKernels::update(InlineStream{}, ranges, updates, skip, spans);
+                    } else {
+                        Engine::Kernels::update(Stream{}, ranges, updates, skip, spans);
                     }
                 });
             }
