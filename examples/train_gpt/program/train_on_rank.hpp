@@ -23,6 +23,7 @@
 
 #include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"
+#include "../model/host_place.hpp"
 #include "hash_lines.hpp"
 #include "kept_calls.hpp"
 #include "optimizer.hpp"
