@@ -2,7 +2,8 @@
 #pragma once
 
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/launch.cuh>
+#include <shardkit/backend/cub/kernel_launches.hpp>
+#include <shardkit/backend/cub/launches.cuh>
 #include <shardkit/expert_parallel/token_rows.hpp>
 
 #include "../model/attention.hpp"
@@ -41,9 +42,7 @@ struct PassKernels {
                                 EachRow<ChooseExperts<A>>, EachColumn<CountChoices>, SumCounts,
                                 EachColumn<PlaceChoices>, EachRow<RouterBackward<T>>>;
 
-    static auto calls() {
-        return std::tuple_cat(Elements::calls(), Rows::calls(), OfColumns::calls(), OfExperts::calls());
-    }
+    static void calls() { shardkit::gpu::LaunchLists<Elements, Rows, OfColumns, OfExperts>::calls(); }
 };
 
 }  // namespace train_gpt

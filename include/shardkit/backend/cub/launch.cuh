@@ -71,10 +71,13 @@ __global__ void __launch_bounds__(first_threads)
 }
 
 /// Lets CUDA load a kernel now, and not at its first launch.
+inline void load_function(const void* kernel, SourceLocation where) {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes", where);
+}
 template <class Kernel>
 void load_kernel(Kernel* kernel, SourceLocation where) {
-    cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)), "cudaFuncGetAttributes", where);
+    load_function(reinterpret_cast<const void*>(kernel), where);
 }
 
 template <class First, class Work>
@@ -84,34 +87,26 @@ void DeviceLaunch::behind(const First& first, std::uint64_t count, const Work& w
     check(cudaGetLastError(), kernel);
 }
 
-}  // namespace shardkit::gpu::detail
-
-namespace shardkit::gpu {
-
-/// Makes the device code of each Work, and the launch that other files link with, when it is explicitly instantiated
-/// in a file of nvcc:
-///     template struct shardkit::gpu::Launches<shardkit::tp::LossOfToken<float>>;
-/// The list is a function, not a variable: nvcc 13.0 makes no device code for a kernel that only a variable's
-/// initializer names (the launch then fails with cudaErrorInvalidDeviceFunction).
+/// Makes the device code of each Work, and what launches it.
 template <class... Work>
-struct Launches {
-    using Calls = std::tuple<void (detail::DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
-    static Calls calls() { return Calls(&detail::DeviceLaunch::operator()<Work>...); }
+struct DirectLaunches {
+    using Calls = std::tuple<void (DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
+    static Calls calls() { return Calls(&DeviceLaunch::operator()<Work>...); }
     /// Loads the kernels on the selected device, which CUDA otherwise does at the first launch of each.
     /// @throws gpu::Error
     static void preload([[maybe_unused]] SourceLocation where = SourceLocation::current()) {
-        (detail::load_kernel(&detail::for_each_kernel<Work>, where), ...);
+        (load_kernel(&for_each_kernel<Work>, where), ...);
     }
 };
 
 /// Makes, likewise, the device code of a first work and those that depend on it, in one launch.
 template <class First, class Work>
 struct LaunchBehind {
-    using Calls = void (detail::DeviceLaunch::*)(const First&, std::uint64_t, const Work&, std::string_view) const;
-    static Calls calls() { return &detail::DeviceLaunch::behind<First, Work>; }
+    using Calls = void (DeviceLaunch::*)(const First&, std::uint64_t, const Work&, std::string_view) const;
+    static Calls calls() { return &DeviceLaunch::behind<First, Work>; }
     static void preload(SourceLocation where = SourceLocation::current()) {
-        detail::load_kernel(&detail::first_kernel<First, Work>, where);
+        load_kernel(&first_kernel<First, Work>, where);
     }
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

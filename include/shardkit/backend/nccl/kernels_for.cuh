@@ -44,7 +44,7 @@ constexpr auto update_launches() {
     using Pass = typename gpu::detail::UpdatePassOf<Update, Updated, typename P::Gather, Gradient, StateCount,
                                                     typename shardkit::detail::StorageOf<Rule>::type>::type;
     if constexpr (StateCount > Rule::state_names.size()) {
-        return std::type_identity<gpu::Launches<Passes...>>{};
+        return std::type_identity<gpu::detail::DirectLaunches<Passes...>>{};
     } else if constexpr (rules::UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
         return update_launches<Rule, P, Updated, Gradient, StateCount + 1, Passes..., Pass,
                                gpu::detail::BatchPass<Pass>>();
@@ -55,7 +55,7 @@ constexpr auto update_launches() {
 /// Lists the launches of a work that the core gives to Kernels::for_each_index, or to run_once where it has no index.
 template <class... Works>
 constexpr auto work_launches(std::type_identity<std::tuple<Works...>> /*works*/) {
-    return std::type_identity<gpu::Launches<
+    return std::type_identity<gpu::detail::DirectLaunches<
         std::conditional_t<std::invocable<const Works&, std::uint64_t>, Works, gpu::detail::RunOnce<Works>>...>>{};
 }
 /// The works that a rule of whole matrices says it launches.
@@ -78,8 +78,9 @@ constexpr auto matrix_launches() {
     using Directions = gpu::detail::UpdatePass<Update, A, A, typename P::Reduction, StateCount>;
     using Moves = typename gpu::detail::UpdatePassOf<Apply, Updated, typename P::Gather, A, std::size_t{0},
                                                      of::FullStates>::type;
-    return std::type_identity<gpu::Launches<Directions, of::BeginApply<Update, Apply>, of::MovePiece<A, false>,
-                                            of::MovePiece<A, true>, Moves, gpu::detail::ConvertPass<A, A>>>{};
+    return std::type_identity<
+        gpu::detail::DirectLaunches<Directions, of::BeginApply<Update, Apply>, of::MovePiece<A, false>,
+                                    of::MovePiece<A, true>, Moves, gpu::detail::ConvertPass<A, A>>>{};
 }
 /// Lists the launches of a rule with sums over whole parameters: those of each pass, the directions, and the updates.
 template <class Rule, class P, class Updated, std::size_t... Pass>
@@ -111,8 +112,8 @@ using UpdatedWithout =
 /// explicitly instantiated in a file of nvcc.
 template <class In, class Out>
 struct CombinedFor {
-    using Of = gpu::Launches<gpu::detail::AddedInOrder<In, Out>, gpu::detail::AddedAlongTree<In, Out>,
-                             gpu::detail::AddedByEights<In, Out>, gpu::detail::Extremes<In, Out>>;
+    using Of = gpu::detail::DirectLaunches<gpu::detail::AddedInOrder<In, Out>, gpu::detail::AddedAlongTree<In, Out>,
+                                           gpu::detail::AddedByEights<In, Out>, gpu::detail::Extremes<In, Out>>;
     using Calls = typename Of::Calls;
     static Calls calls() { return Of::calls(); }
     static void preload(SourceLocation where) { Of::preload(where); }
@@ -125,13 +126,14 @@ constexpr auto code_launches() {
     using Master = typename P::Master;
     namespace of = shardkit::detail;
     if constexpr (!P::gathers_codes) {
-        return std::type_identity<gpu::Launches<>>{};
+        return std::type_identity<gpu::detail::DirectLaunches<>>{};
     } else if constexpr (of::codes_in_blocks<Gather>) {
-        return std::type_identity<gpu::Launches<of::BeginCodes<Gather, Master>, of::DecodeElement<Gather>>>{};
-    } else {
         return std::type_identity<
-            gpu::Launches<of::BeginCodes<Gather, Master>, of::FoldLargest, gpu::detail::RunOnce<of::TakeLargest>,
-                          of::MakeScale<Gather>, of::EncodePiece<Gather, Master>, of::DecodeElement<Gather>>>{};
+            gpu::detail::DirectLaunches<of::BeginCodes<Gather, Master>, of::DecodeElement<Gather>>>{};
+    } else {
+        return std::type_identity<gpu::detail::DirectLaunches<
+            of::BeginCodes<Gather, Master>, of::FoldLargest, gpu::detail::RunOnce<of::TakeLargest>,
+            of::MakeScale<Gather>, of::EncodePiece<Gather, Master>, of::DecodeElement<Gather>>>{};
     }
 }
 
@@ -142,13 +144,13 @@ constexpr auto frozen_launches() {
     using Gather = typename P::Gather;
     using Master = typename P::Master;
     if constexpr (!P::has_master || P::gathers_codes) {
-        return std::type_identity<gpu::Launches<>>{};
+        return std::type_identity<gpu::detail::DirectLaunches<>>{};
     } else if constexpr (!shardkit::detail::can_split_master<P>) {
-        return std::type_identity<gpu::Launches<gpu::detail::ConvertPass<Gather, Master>>>{};
+        return std::type_identity<gpu::detail::DirectLaunches<gpu::detail::ConvertPass<Gather, Master>>>{};
     } else {
-        return std::type_identity<
-            gpu::Launches<gpu::detail::ConvertPass<Gather, Master>, gpu::detail::ConvertPass<Master, Gather>,
-                          shardkit::detail::SplitWork<Gather>, shardkit::detail::JoinWork<Gather>>>{};
+        return std::type_identity<gpu::detail::DirectLaunches<
+            gpu::detail::ConvertPass<Gather, Master>, gpu::detail::ConvertPass<Master, Gather>,
+            shardkit::detail::SplitWork<Gather>, shardkit::detail::JoinWork<Gather>>>{};
     }
 }
 
@@ -183,13 +185,13 @@ struct KernelsFor {
     using Gradient = typename Precision::Gradient;
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
-    using OfGroups = gpu::Launches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
-                                   gpu::detail::ConvertPass<typename Precision::Written, Master>,
-                                   gpu::detail::AccumulatePass<Reduction, Reduction>,
-                                   gpu::detail::AccumulatePass<Gradient, Reduction>,
-                                   gpu::detail::AccumulatePairPass<Reduction, Arithmetic<Reduction>>,
-                                   gpu::detail::AccumulatePairPass<Gradient, Arithmetic<Reduction>>>;
-    using OfSteps = gpu::Launches<
+    using OfGroups = gpu::detail::DirectLaunches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
+                                                 gpu::detail::ConvertPass<typename Precision::Written, Master>,
+                                                 gpu::detail::AccumulatePass<Reduction, Reduction>,
+                                                 gpu::detail::AccumulatePass<Gradient, Reduction>,
+                                                 gpu::detail::AccumulatePairPass<Reduction, Arithmetic<Reduction>>,
+                                                 gpu::detail::AccumulatePairPass<Gradient, Arithmetic<Reduction>>>;
+    using OfSteps = gpu::detail::DirectLaunches<
         gpu::detail::RunOnce<shardkit::detail::BeginNorm>, gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
         gpu::detail::RunOnce<shardkit::detail::KeepNonfinite>,
         gpu::detail::RunOnce<shardkit::detail::BeginInfinityNorm>,
@@ -199,16 +201,16 @@ struct KernelsFor {
         shardkit::detail::DigestElements<std::uint32_t>, shardkit::detail::DigestElements<std::uint64_t>,
         gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
         shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
-    using BeginsSteps =
-        gpu::LaunchBehind<shardkit::detail::BeginStep, shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
+    using BeginsSteps = gpu::detail::LaunchBehind<shardkit::detail::BeginStep,
+                                                  shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
     using OfUpdates = typename decltype(detail::rule_launches<Rule, Precision, Master>())::type;
     using OfStoredUpdates =
         typename decltype(detail::rule_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
     using OfMatrices = typename decltype(detail::work_launches(
         std::type_identity<typename detail::WorksOf<Rule, Arithmetic<Master>>::type>{}))::type;
-    using OfReductions = gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
-                                       gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
-                                       gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>>;
+    using OfReductions = gpu::detail::DirectLaunches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
+                                                     gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
+                                                     gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>>;
     using OfGradients = detail::CombinedFor<Gradient, Reduction>;
     using OfReduced = detail::CombinedFor<Reduction, Reduction>;
     using OfValues = detail::CombinedFor<double, double>;
@@ -218,21 +220,18 @@ struct KernelsFor {
     using All =
         detail::KernelSets<OfGroups, OfSteps, BeginsSteps, OfUpdates, OfStoredUpdates, OfMatrices, OfReductions,
                            OfGradients, OfReduced, OfValues, OfCodes, OfFrozen, detail::NormFor<Reduction>>;
-    using Calls = typename All::Calls;
-    static Calls calls() { return All::calls(); }
-    /// Loads all of them on the selected device, which CUDA otherwise does at the first launch of each. To be called
-    /// in the file of nvcc, before the first step.
+    using Lists = typename decltype(detail::training_kernels<Precision, Rule>())::template In<gpu::KernelLaunches>;
+    static void calls() {
+        static_cast<void>(All::calls());
+        static_cast<void>(Lists::calls());
+    }
+    /// Loads all of them on the selected device (see gpu::KernelLaunches).
     /// @throws gpu::Error
-    static void preload(SourceLocation where = SourceLocation::current()) { All::preload(where); }
-};
-
-/// Makes, likewise, the launches of groups whose engine is chosen at run time (see gpu::KernelLaunches).
-///     template struct shardkit::nccl::LaunchesFor<shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule>;
-template <class Precision, class Rule>
-struct LaunchesFor {
-    using All = typename decltype(detail::training_kernels<Precision, Rule>())::template In<gpu::KernelLaunches>;
-    using Calls = typename All::Calls;
-    static Calls calls() { return All::calls(); }
+    template <class Where = SourceLocation>
+    static void preload(Where where = Where::current()) {
+        All::preload(where);
+        Lists::preload(where);
+    }
 };
 
 /// Makes, likewise, the kernels of a MovingAverage in groups of `Average` of a model of `Of`.
@@ -246,12 +245,21 @@ struct AverageKernelsFor {
     template <class Updated, class Value>
     using Pass = typename gpu::detail::UpdatePassOf<rules::MovingAverageUpdate<Arithmetic<Updated>>, Updated, Gather,
                                                     Value, std::size_t{0}, shardkit::detail::FullStates>::type;
-    using OfUpdates = gpu::Launches<gpu::detail::RunOnce<shardkit::detail::SetMovingAverage>,
+    using OfUpdates =
+        gpu::detail::DirectLaunches<gpu::detail::RunOnce<shardkit::detail::SetMovingAverage>,
                                     Pass<Master, typename Of::Master>, Pass<Master, typename Of::Written>,
                                     Pass<Stored, typename Of::Master>, Pass<Stored, typename Of::Written>>;
 
-    using Calls = typename OfUpdates::Calls;
-    static Calls calls() { return OfUpdates::calls(); }
+    using Lists = typename decltype(detail::average_kernels<Average, Of>())::template In<gpu::KernelLaunches>;
+    static void calls() {
+        static_cast<void>(OfUpdates::calls());
+        static_cast<void>(Lists::calls());
+    }
+    template <class Where = SourceLocation>
+    static void preload(Where where = Where::current()) {
+        OfUpdates::preload(where);
+        Lists::preload(where);
+    }
 };
 
 }  // namespace shardkit::nccl

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/average/moving_average.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/factored/factored_works.hpp>
@@ -135,6 +136,8 @@ constexpr auto step_kernels() {
         }
         (std::make_index_sequence<of::passes_of<Rule>>{});
         return passes + update_kernels<Rule, P, Updated, A>(counts);
+    } else if constexpr (of::StorageOf<Rule>::type::format != StateFormat::full && !std::is_same_v<A, float>) {
+        return KernelList<>{};  // refused
     } else if constexpr (of::fits_any_rule<Rule>()) {
         return KernelList<engine::RuleUpdates<Rule, of::UpdateTypes<Updated, typename P::Gather, Sum>>>{};
     } else {
@@ -152,16 +155,34 @@ constexpr auto begin_kernels() {
            OncePer<of::SetOptions<Options>>{};
 }
 
-/// All that groups with a Precision give with an optimizer of Rule.
+/// Those of the steps of groups with a Precision with an optimizer of Rule.
 template <class P, class Rule>
-constexpr auto training_kernels() {
+constexpr auto rule_kernels() {
     using Master = typename P::Master;
-    constexpr auto all =
-        group_kernels<P>() + begin_kernels<Rule, Arithmetic<Master>>() + step_kernels<Rule, P, Master>();
+    constexpr auto all = begin_kernels<Rule, Arithmetic<Master>>() + step_kernels<Rule, P, Master>();
     if constexpr (shardkit::detail::can_drop_master<P>) {
         return all + step_kernels<Rule, P, typename P::Gather>();
     } else {
         return all;
+    }
+}
+/// All that groups with a Precision give with an optimizer of Rule.
+template <class P, class Rule>
+constexpr auto training_kernels() {
+    return group_kernels<P>() + rule_kernels<P, Rule>();
+}
+/// Those of a MovingAverage in groups of `Average` of a model of `Of`. It takes none of narrower elements than fp32.
+template <class Average, class Of>
+constexpr auto average_kernels() {
+    using Master = typename Average::Master;
+    if constexpr (sizeof(Master) < sizeof(float)) {
+        return KernelList<>{};
+    } else {
+        using Update = rules::MovingAverageUpdate<Arithmetic<Master>>;
+        using Gather = typename Average::Gather;
+        return KernelList<engine::Update<Update, rules::UpdateSpans<Master, Gather, typename Of::Master, 0>>,
+                          engine::Update<Update, rules::UpdateSpans<Master, Gather, typename Of::Written, 0>>,
+                          engine::RunOnce<shardkit::detail::SetMovingAverage>>{};
     }
 }
 
