@@ -214,6 +214,10 @@ class FaultyVerbs final : public host::DecoratedVerbs {
         faults_->allocate(bytes);
         return host::DecoratedVerbs::place(bytes);
     }
+    std::shared_ptr<void> place_local(std::size_t bytes) const override {
+        faults_->allocate(bytes);
+        return host::DecoratedVerbs::place_local(bytes);
+    }
 
   private:
     /// Makes a call, and spoils what it delivers if the plan says so, behind it in the stream.

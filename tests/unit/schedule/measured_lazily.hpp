@@ -7,7 +7,7 @@
 #include <shardkit/policy/policies.hpp>
 
 #include "unit/schedule/scheduled_trainer.hpp"
-#include "unit/streams/lazy_engine.hpp"
+#include "unit/streams/lazy_rank.hpp"
 
 namespace measured_lazily {
 
@@ -16,15 +16,9 @@ namespace sk = shardkit;
 /// Measures a step whose collectives run when the compute stream waits for them, and not before: whether all of them
 /// begin while the rank is said to wait, and none while it is said to compute.
 inline bool communication_is_waited_for(bool norm) {
-    const lazy::Stream compute;
-    const lazy::Stream communication;
-    communication.set_pace(lazy::Pace::lazy);
-    const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh(1, 1, 1);
-    sk::Rank<lazy::Engine, sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>> rank(mesh, lazy::Communicator{}, {},
-                                                                                       {compute, communication});
-    sk::Context<lazy::Engine>& context = rank;
-    scheduled::Trainer<lazy::Engine, sk::Precision<float>> trainer(
-        context, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2, .norm = norm});
+    lazy::Rank rank(lazy::Pace::eager, lazy::Pace::lazy, lazy::Pace::lazy);
+    scheduled::Trainer<sk::DefaultEngine, sk::Precision<float>> trainer(
+        rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2, .norm = norm});
     const auto groups = sk::describe_groups(trainer.model());
     const sk::Schedule recorded = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
     auto following = sk::schedule::follow(trainer.model(), sk::schedule::prefetch(recorded, groups, 1));

@@ -20,7 +20,6 @@ namespace {
 
 namespace sk = shardkit;
 
-using lifetimes::Engine;
 using lifetimes::freed;
 using lifetimes::LazyRank;
 
@@ -29,7 +28,7 @@ struct Weight : sk::Param<"weight", float, 40> {};
 template <class Policy>
 void check_optimizer() {
     LazyRank rank;
-    sk::Sharded<Weight, Policy, Engine> layer{rank, "layer"};
+    sk::Sharded<Weight, Policy> layer{rank, "layer"};
     layer.initialize([](auto, auto, std::size_t i) { return static_cast<double>(i % 5); });
     sk::Model model{layer};
     {
@@ -37,16 +36,16 @@ void check_optimizer() {
         sk::Accumulation accumulation{model};
         accumulation.add(accumulation.gradients(layer));
         optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
-        REQUIRE(!rank.compute_stream().idle());
+        REQUIRE(!rank.compute.idle());
         freed.buffers = 0;
     }
-    CHECK(rank.compute_stream().idle());
+    CHECK(rank.compute.idle());
     CHECK(freed.buffers > 2);  // the states, and tables beside them
     CHECK(freed.in_use == 0);
 }
 
 /// Reads the loss scale when the stream gets there.
-void submit_read(const LazyRank& rank, const sk::LossScale<Engine>& loss_scale, double& seen) {
+void submit_read(const LazyRank& rank, const sk::LossScale<sk::DefaultEngine>& loss_scale, double& seen) {
     rank.compute_stream().submit([state = loss_scale.data(), &seen] { seen = state->value(); });
 }
 
@@ -66,14 +65,14 @@ TEST_CASE("an optimizer's end waits for its steps") {
 
 TEST_CASE("an optimizer's end waits for a learning rate that was set") {
     LazyRank rank;
-    sk::Sharded<Weight, sk::NoShard, Engine> layer{rank, "layer"};
+    sk::Sharded<Weight, sk::NoShard> layer{rank, "layer"};
     sk::Model model{layer};
     {
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
         optimizer.set_learning_rate(0.25);
-        REQUIRE(!rank.compute_stream().idle());
+        REQUIRE(!rank.compute.idle());
     }
-    CHECK(rank.compute_stream().idle());
+    CHECK(rank.compute.idle());
     CHECK(freed.in_use == 0);
 }
 
@@ -81,7 +80,7 @@ TEST_CASE("a loss scale's end waits for the kernels that read it") {
     LazyRank rank;
     double seen = 0;
     {
-        const sk::LossScale<Engine> loss_scale{rank, {.initial = 4}};
+        const sk::LossScale<sk::DefaultEngine> loss_scale{rank, {.initial = 4}};
         submit_read(rank, loss_scale, seen);
         CHECK(seen == 0);
     }
@@ -91,16 +90,16 @@ TEST_CASE("a loss scale's end waits for the kernels that read it") {
 
 TEST_CASE("a loss scale that was moved from waits for nothing, one that was assigned to for its old memory") {
     LazyRank rank;
-    std::optional<sk::LossScale<Engine>> first(std::in_place, rank, sk::LossScaleOptions{.initial = 4});
-    std::optional<sk::LossScale<Engine>> second(std::in_place, rank, sk::LossScaleOptions{.initial = 8});
+    std::optional<sk::LossScale<sk::DefaultEngine>> first(std::in_place, rank, sk::LossScaleOptions{.initial = 4});
+    std::optional<sk::LossScale<sk::DefaultEngine>> second(std::in_place, rank, sk::LossScaleOptions{.initial = 8});
     double seen_first = 0;
     double seen_second = 0;
     submit_read(rank, *first, seen_first);
     submit_read(rank, *second, seen_second);
 
-    sk::LossScale<Engine> moved(std::move(*first));
+    sk::LossScale<sk::DefaultEngine> moved(std::move(*first));
     first.reset();
-    CHECK(!rank.compute_stream().idle());
+    CHECK(!rank.compute.idle());
 
     moved = std::move(*second);
     second.reset();

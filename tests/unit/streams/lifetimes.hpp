@@ -26,7 +26,9 @@
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
-#include "lazy_engine.hpp"
+#include "unit/watched_memory.hpp"
+
+#include "lazy_rank.hpp"
 
 /// One rank on streams that run as late as they may, whose memory says when it is freed while they have work. What
 /// the library's host waits for shows in what is freed too early, or used anew too early.
@@ -37,12 +39,12 @@ using lazy::Pace;
 
 /// What was freed, and how much of it while one of the streams still had work.
 struct Freed {
-    std::vector<lazy::Stream> streams;
+    std::vector<lazy::Queue*> streams;
     std::size_t buffers = 0;
     std::size_t in_use = 0;
 
     bool idle() const {
-        return std::all_of(streams.begin(), streams.end(), [](const lazy::Stream& each) { return each.idle(); });
+        return std::all_of(streams.begin(), streams.end(), [](const lazy::Queue* each) { return each->idle(); });
     }
     /// From here on; they have work now.
     void count() {
@@ -55,60 +57,41 @@ struct Freed {
 };
 inline Freed freed;
 
-template <class T>
-class WatchedBuffer : public sk::HostBuffer<T> {
+/// One rank's verbs, whose gathers may fail once they were given to their stream.
+class FailingVerbs final : public WatchedVerbs {
   public:
-    using sk::HostBuffer<T>::HostBuffer;
-    WatchedBuffer() = default;
-    WatchedBuffer(WatchedBuffer&&) noexcept = default;
-    WatchedBuffer& operator=(WatchedBuffer&& other) noexcept {
-        const WatchedBuffer ending(std::move(*this));
-        sk::HostBuffer<T>::operator=(std::move(other));
-        return *this;
-    }
-    ~WatchedBuffer() {
-        if (this->data() == nullptr) { return; }
-        ++freed.buffers;
-        if (!freed.idle()) { ++freed.in_use; }
-    }
-};
+    inline static bool fail = false;
+    using WatchedVerbs::WatchedVerbs;
 
-/// Its gathers may fail once they were given to their stream.
-class Communicator : public lazy::Communicator {
-  public:
-    inline static bool fails = false;
-
-    Communicator split(std::size_t, std::size_t, std::string_view, sk::SourceLocation) const { return *this; }
-    Communicator named(std::string_view) const { return *this; }
-    template <class T>
-    void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
-                    sk::SourceLocation where) const {
-        lazy::Communicator::all_gather(shard, full, stream, where);
-        if (fails) { throw std::runtime_error("planted"); }
+  private:
+    void around(const sk::Call& call, sk::host::Memory /*delivered*/, const sk::AnyStream& /*stream*/,
+                const Inner& inner) const override {
+        inner();
+        if (fail && call.signature.verb == sk::Verb::all_gather) { throw std::runtime_error("planted"); }
+    }
+    std::shared_ptr<const Verbs> decorate(std::shared_ptr<const Verbs> verbs) const override {
+        return std::make_shared<const FailingVerbs>(std::move(verbs), watch());
     }
 };
-
-struct Engine : lazy::Engine {
-    using Communicator = lifetimes::Communicator;
-    template <class T>
-    using Buffer = WatchedBuffer<T>;
-};
-static_assert(sk::Engine<Engine> && sk::engine::StepKernels<Engine>);
 
 /// Its streams are the watched ones, late unless told otherwise.
-struct LazyRank : sk::Rank<Engine, sk::DeviceMesh<1>> {
-    explicit LazyRank(Pace compute = Pace::lazy, Pace communication = Pace::lazy)
-        : Rank({}, {}, {}, {lazy::Stream(), lazy::Stream(), lazy::Stream()}) {
-        compute_stream().set_pace(compute);
-        communication_stream().set_pace(communication);
-        reduction_stream().set_pace(Pace::lazy);
-        freed = {.streams = {compute_stream(), communication_stream(), reduction_stream()}};
+struct LazyRank : lazy::Rank {
+    explicit LazyRank(Pace of_compute = Pace::lazy, Pace of_communication = Pace::lazy)
+        : Rank(of_compute, of_communication, Pace::lazy, {}, [](const sk::host::Communicator& world) {
+              const auto count = [](std::size_t) {
+                  ++freed.buffers;
+                  if (!freed.idle()) { ++freed.in_use; }
+              };
+              return sk::host::Communicator(std::make_shared<FailingVerbs>(
+                  world.verbs(), MemoryWatch{.placing = [](std::size_t) {}, .freeing = count}));
+          }) {
+        freed = {.streams = {&compute, &communication, &reduction}};
     }
 };
 
 inline constexpr std::size_t numel = 40;
 struct Weight : sk::Param<"weight", float, numel> {};
-using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
+using Layer = sk::Sharded<Weight, sk::FullShard>;
 
 /// Three layers whose values are 1, 2 and 3 at first.
 struct Model {
@@ -125,7 +108,7 @@ struct Model {
 };
 
 /// Forward and backward, whose gradients are the parameters.
-inline void step(const LazyRank& rank, Model& model, sk::SGD<Engine>& optimizer) {
+inline void step(const LazyRank& rank, Model& model, sk::SGD<sk::DefaultEngine>& optimizer) {
     sk::Accumulation accumulation{model.groups()};
     for (auto& layer : model.layers) { const auto window = layer.unshard(); }
     for (std::size_t l = model.layers.size(); l-- > 0;) {
@@ -144,7 +127,7 @@ struct Recorded {
     LazyRank rank;
     Model model;
     decltype(model.groups()) groups = model.groups();
-    sk::SGD<Engine> optimizer{groups, {.learning_rate = 0.5}};
+    sk::SGD<sk::DefaultEngine> optimizer{groups, {.learning_rate = 0.5}};
     sk::Schedule schedule = sk::schedule::record(groups, [&] { step(); });
 
     explicit Recorded(Pace compute = Pace::lazy, Pace communication = Pace::lazy)
@@ -158,7 +141,7 @@ inline std::string group_ends(std::size_t stream) {
     LazyRank rank;
     std::optional<Layer> layer(std::in_place, rank, "layer");
     rank.synchronize();
-    freed.streams[stream].submit([] {});
+    sk::AnyStream(*freed.streams[stream]).submit([] {});
     freed.count();
     layer.reset();
     return freed.wrong(1);
@@ -257,12 +240,12 @@ inline std::string summoning_fails() {
     Model model(rank);
     rank.communication_stream().submit([] {});
     freed.count();
-    Communicator::fails = true;
+    FailingVerbs::fail = true;
     bool failed = false;
     try {
         const auto full = sk::summon_full_params(model.groups());
     } catch (const std::runtime_error&) { failed = true; }
-    Communicator::fails = false;
+    FailingVerbs::fail = false;
     return failed ? freed.wrong(1) : "nothing was thrown";
 }
 
@@ -300,7 +283,7 @@ struct Codes : sk::Param<"codes", float, numel> {};
 /// What masters in two halves are joined in for the user, who writes: the halves are made of it later.
 inline std::string joined_masters_are_written() {
     LazyRank rank;
-    sk::Sharded<Halves, sk::FullShard, Engine> layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
+    sk::Sharded<Halves, sk::FullShard> layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
     rank.synchronize();
     rank.compute_stream().submit([] {});
     freed.count();
@@ -312,7 +295,7 @@ inline std::string joined_masters_are_written() {
 /// What the halves of a frozen parameter's masters are made of.
 inline std::string frozen_masters_are_split() {
     LazyRank rank;
-    using Split = sk::Sharded<sk::Params<Halves, Kept>, sk::FullShard, Engine>;
+    using Split = sk::Sharded<sk::Params<Halves, Kept>, sk::FullShard>;
     Split layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
     rank.synchronize();
     rank.compute_stream().submit([] {});
@@ -323,7 +306,7 @@ inline std::string frozen_masters_are_split() {
 /// What codes are decoded in for others than this rank.
 inline std::string codes_are_decoded() {
     LazyRank rank;
-    using Coded = sk::Sharded<Codes, sk::FullShard, Engine, sk::Precision<sk::block_int8, float>>;
+    using Coded = sk::Sharded<Codes, sk::FullShard, sk::DefaultEngine, sk::Precision<sk::block_int8, float>>;
     Coded layer(rank, "layer");
     rank.synchronize();
     freed.buffers = freed.in_use = 0;
@@ -333,14 +316,13 @@ inline std::string codes_are_decoded() {
 
 /// Streams that come after each other, each as late as it may: what the others were given before and behind it.
 inline std::string fork_and_join() {
-    const sk::Streams<lazy::Stream> streams{{}, {}, {}};
+    lazy::Queue queues[] = {lazy::Queue(Pace::lazy), lazy::Queue(Pace::lazy), lazy::Queue(Pace::lazy)};
+    const sk::Streams<sk::AnyStream> streams{sk::AnyStream(queues[0]), sk::AnyStream(queues[1]),
+                                             sk::AnyStream(queues[2])};
     std::string log;
-    const auto give = [&](const lazy::Stream& stream, char what) { stream.submit([&log, what] { log += what; }); };
+    const auto give = [&](const sk::AnyStream& stream, char what) { stream.submit([&log, what] { log += what; }); };
     for (const auto* each : {&streams.communication, &streams.reduction}) {
         log.clear();
-        for (const auto* stream : {&streams.compute, &streams.communication, &streams.reduction}) {
-            stream->set_pace(Pace::lazy);
-        }
         give(streams.compute, '1');
         streams.fork();
         give(*each, '2');

@@ -21,7 +21,7 @@
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/verify/gradient_norms.hpp>
 
-#include "lazy_engine.hpp"
+#include "lazy_rank.hpp"
 
 namespace optimizers_order_test {
 
@@ -81,16 +81,13 @@ Outcome serial() {
 
 template <class Policy>
 Outcome train(Pace compute, Pace communication, Pace reduction) {
-    sk::Rank<lazy::Engine, sk::DeviceMesh<1>> rank({}, {}, {}, {{}, {}, {}});
-    rank.compute_stream().set_pace(compute);
-    rank.communication_stream().set_pace(communication);
-    rank.reduction_stream().set_pace(reduction);
+    lazy::Rank rank(compute, communication, reduction);
     const auto stream = rank.compute_stream();
 
-    using Layer = sk::Sharded<Linear, Policy, lazy::Engine>;
+    using Layer = sk::Sharded<Linear, Policy>;
     Layer layer(rank, "layer");
     using Sharding = std::conditional_t<std::is_same_v<Policy, sk::NoShard>, sk::NoShard, sk::FullShard>;
-    using Averaged = sk::Sharded<Linear, Sharding, lazy::Engine>;
+    using Averaged = sk::Sharded<Linear, Sharding>;
     Averaged averaged(rank, "average", {}, {.frozen = Averaged::Group::all()});
     layer.initialize([&](auto, auto, std::size_t i) { return first_value(i); });
     sk::Model model{layer};

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lazy_engine.hpp"
+#include "lazy_rank.hpp"
 #include "test_size.hpp"
 #include "unit/schedule/random_trainer.hpp"
 
@@ -22,12 +22,9 @@ using lazy::Pace;
 /// `late`: bits for the compute, communication and reduction streams.
 template <class Precision>
 std::vector<double> seen(const random_trainer::Plan& plan, bool follows, std::size_t late) {
-    sk::Rank<lazy::Engine, sk::DeviceMesh<1>> rank({}, {}, {.in_flight = 64}, {{}, {}, {}});
     const auto pace = [&](std::size_t bit) { return (late & bit) != 0 ? Pace::lazy : Pace::eager; };
-    rank.compute_stream().set_pace(pace(1));
-    rank.communication_stream().set_pace(pace(2));
-    rank.reduction_stream().set_pace(pace(4));
-    return random_trainer::Trainer<lazy::Engine, Precision>(rank, plan).run(follows);
+    lazy::Rank rank(pace(1), pace(2), pace(4), {.in_flight = 64});
+    return random_trainer::Trainer<sk::DefaultEngine, Precision>(rank, plan).run(follows);
 }
 
 template <class Precision>

@@ -20,7 +20,7 @@
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/passes.hpp>
 
-#include "lazy_engine.hpp"
+#include "lazy_rank.hpp"
 
 namespace stream_order_test {
 
@@ -80,13 +80,10 @@ enum class Look : unsigned char { never, norm, gradients };
 template <class Policy, class Precision>
 Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t microbatches, std::size_t in_flight,
               Look look, std::optional<std::size_t> prefetched = std::nullopt, bool overlaps = false) {
-    sk::Rank<lazy::Engine, sk::DeviceMesh<1>> rank({}, {}, {.in_flight = in_flight}, {{}, {}, {}});
-    rank.compute_stream().set_pace(compute);
-    rank.communication_stream().set_pace(communication);
-    rank.reduction_stream().set_pace(reduction);
+    lazy::Rank rank(compute, communication, reduction, {.in_flight = in_flight});
     const auto stream = rank.compute_stream();
 
-    std::deque<sk::Sharded<Weight, Policy, lazy::Engine, Precision>> model;
+    std::deque<sk::Sharded<Weight, Policy, sk::DefaultEngine, Precision>> model;
     for (std::size_t l = 0; l < layers; ++l) {
         model.emplace_back(rank, "layers." + std::to_string(l));
         model[l].initialize([&](auto, auto, std::size_t i) { return first_value(l, i); });
@@ -130,7 +127,7 @@ Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t micr
         }
         optimizer.step(std::move(reduced));
     };
-    std::optional<sk::schedule::Following<lazy::Engine>> following;
+    std::optional<sk::schedule::Following<sk::DefaultEngine>> following;
     for (std::size_t s = 0; s < steps; ++s) {
         if (s == 0 && prefetched) {
             const sk::Schedule recorded = sk::schedule::record(groups, step);
@@ -201,10 +198,9 @@ void check_policy() {
 }  // namespace
 
 TEST_CASE("a lazy stream runs in order, and no earlier than somebody waits") {
-    const lazy::Stream a;
-    const lazy::Stream b;
-    a.set_pace(Pace::lazy);
-    b.set_pace(Pace::lazy);
+    lazy::Queue queues[] = {lazy::Queue(Pace::lazy), lazy::Queue(Pace::lazy)};
+    const sk::AnyStream a(queues[0]);
+    const sk::AnyStream b(queues[1]);
     std::string log;
     a.submit([&] { log += "1"; });
     const auto event = a.record();

@@ -70,9 +70,7 @@ class Communicator {
     /// Allocates likewise for this rank's kernels alone, of a size that may differ between ranks.
     template <Element T>
     HostBuffer<T> local_buffer(std::size_t n) const {
-        const DeviceMemory* const device = verbs_->device_memory();
-        if (device == nullptr) { return buffer<T>(n); }
-        return placed<T>(n, [&](std::size_t bytes) { return device->place_local(bytes); });
+        return placed<T>(n, [this](std::size_t bytes) { return verbs_->place_local(bytes); });
     }
     /// Allocates zeroed memory of the host, which a device can access too.
     template <Element T>

@@ -21,7 +21,7 @@
 namespace shardkit::host {
 
 /// The verbs of another engine, around each of which a class of your own does something: it counts, waits, or goes
-/// wrong on purpose. It overrides `around`, which every call passes, and `decorate`.
+/// wrong on purpose. It overrides `decorate`, and `around`, which every call passes, or what else it changes.
 class DecoratedVerbs : public Verbs {
   public:
     explicit DecoratedVerbs(std::shared_ptr<const Verbs> verbs)
@@ -32,6 +32,7 @@ class DecoratedVerbs : public Verbs {
     Streams<AnyStream> streams() const noexcept override { return verbs_->streams(); }
     std::size_t host_of(std::size_t rank) const noexcept override { return verbs_->host_of(rank); }
     std::shared_ptr<void> place(std::size_t bytes) const override { return verbs_->place(bytes); }
+    std::shared_ptr<void> place_local(std::size_t bytes) const override { return verbs_->place_local(bytes); }
     std::size_t most_placed_bytes() const override { return verbs_->most_placed_bytes(); }
     const DeviceMemory* device_memory() const noexcept override { return verbs_->device_memory(); }
     void separate_reductions(SourceLocation where) const override { verbs_->separate_reductions(where); }
@@ -105,7 +106,10 @@ class DecoratedVerbs : public Verbs {
 
   private:
     /// Makes a call by `inner()`. It delivers to `delivered`, in the order of the stream; empty memory: nothing.
-    virtual void around(const Call& call, Memory delivered, const AnyStream& stream, const Inner& inner) const = 0;
+    virtual void around(const Call& /*call*/, Memory /*delivered*/, const AnyStream& /*stream*/,
+                        const Inner& inner) const {
+        inner();
+    }
     /// Returns the same around other verbs of the engine.
     virtual std::shared_ptr<const Verbs> decorate(std::shared_ptr<const Verbs> verbs) const = 0;
 

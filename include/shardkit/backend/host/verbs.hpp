@@ -27,8 +27,6 @@ using detail::Reducer;
 /// What an engine whose memory is a device's does beside verbs.
 class DeviceMemory {
   public:
-    /// Places zeroed memory for this rank's kernels alone, of a size that may differ between ranks.
-    virtual std::shared_ptr<void> place_local(std::size_t bytes) const = 0;
     /// @throws std::invalid_argument unless it is memory of this rank's device
     virtual void require_memory(const void* data, std::size_t bytes, std::string_view what,
                                 SourceLocation where) const = 0;
@@ -73,6 +71,8 @@ class Verbs : shardkit::detail::NotCopied {
     virtual std::size_t host_of(std::size_t /*rank*/) const noexcept { return 0; }
     /// Places zeroed memory where peers see it; null where any memory of the host does as well.
     virtual std::shared_ptr<void> place(std::size_t /*bytes*/) const { return nullptr; }
+    /// Places likewise for this rank's kernels alone, of a size that may differ between ranks.
+    virtual std::shared_ptr<void> place_local(std::size_t bytes) const { return place(bytes); }
     /// Returns the peak bytes of this rank's memory that was placed.
     virtual std::size_t most_placed_bytes() const { return 0; }
 

@@ -77,11 +77,11 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     std::shared_ptr<void> place(std::size_t bytes) const override {
         return placed(world_.buffer<std::uint8_t>(bytes));
     }
-
-    const host::DeviceMemory* device_memory() const noexcept override { return this; }
     std::shared_ptr<void> place_local(std::size_t bytes) const override {
         return placed(world_.local_buffer<std::uint8_t>(bytes));
     }
+
+    const host::DeviceMemory* device_memory() const noexcept override { return this; }
     void require_memory(const void* data, std::size_t bytes, std::string_view what,
                         SourceLocation where) const override {
         world_.require_memory(data, bytes, what, where);

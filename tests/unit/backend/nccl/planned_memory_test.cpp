@@ -55,45 +55,21 @@ std::shared_ptr<void> counted(std::shared_ptr<void> memory, std::size_t bytes, A
 }
 
 /// A rank's verbs, whose memory is counted.
-class Counted final : public sk::host::DecoratedVerbs, public sk::host::DeviceMemory {
+class Counted final : public sk::host::DecoratedVerbs {
   public:
-    explicit Counted(const std::shared_ptr<const sk::host::Verbs>& verbs)
-        : DecoratedVerbs(verbs), verbs_(verbs), memory_(*verbs->device_memory()) {}
+    using DecoratedVerbs::DecoratedVerbs;
 
     std::shared_ptr<void> place(std::size_t bytes) const override {
-        return counted(verbs_->place(bytes), bytes, of_verbs);
+        return counted(DecoratedVerbs::place(bytes), bytes, of_verbs);
     }
-    const sk::host::DeviceMemory* device_memory() const noexcept override { return this; }
     std::shared_ptr<void> place_local(std::size_t bytes) const override {
-        return counted(memory_.place_local(bytes), bytes, of_own_kernels);
+        return counted(DecoratedVerbs::place_local(bytes), bytes, of_own_kernels);
     }
-    void require_memory(const void* data, std::size_t bytes, std::string_view what,
-                        sk::SourceLocation where) const override {
-        memory_.require_memory(data, bytes, what, where);
-    }
-    void require_host_memory(const void* data, std::size_t bytes, std::string_view what,
-                             sk::SourceLocation where) const override {
-        memory_.require_host_memory(data, bytes, what, where);
-    }
-    std::unique_ptr<sk::engine::MemoryCopies> memory_copies(const sk::AnyStream& after,
-                                                            sk::SourceLocation where) const override {
-        return memory_.memory_copies(after, where);
-    }
-    std::shared_ptr<void> place_on_host(std::size_t bytes) const override { return memory_.place_on_host(bytes); }
-    sk::AnyStream copy_stream(sk::engine::LinkWay way) const noexcept override { return memory_.copy_stream(way); }
-    sk::AnyStream host_stream() const noexcept override { return memory_.host_stream(); }
 
   private:
-    void around(const sk::Call& /*call*/, sk::host::Memory /*delivered*/, const sk::AnyStream& /*stream*/,
-                const Inner& inner) const override {
-        inner();
-    }
     std::shared_ptr<const Verbs> decorate(std::shared_ptr<const Verbs> verbs) const override {
-        return std::make_shared<const Counted>(verbs);
+        return std::make_shared<const Counted>(std::move(verbs));
     }
-
-    std::shared_ptr<const Verbs> verbs_;
-    const sk::host::DeviceMemory& memory_;
 };
 
 constexpr sk::StateFormat format = sk::StateFormat::block8;
