@@ -18,7 +18,6 @@
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>
 
-#include "../comm/recording_communicator.hpp"
 #include "../mesh/arange.hpp"
 #include "../thrown_message.hpp"
 
@@ -106,17 +105,6 @@ struct Pp {
     static constexpr std::string_view name = "pp";
 };
 
-/// An engine without peers that neither counts nor moves anything.
-struct QuietEngine {
-    static constexpr std::string_view name = "quiet";
-    using Communicator = comm_test::RecordingCommunicator;
-    using Stream = InlineStream;
-    template <class T>
-    using Buffer = HostBuffer<T>;
-};
-static_assert(Engine<QuietEngine> && !engine::StepKernels<QuietEngine>);
-static_assert(engine::CountsTraffic<threads::Communicator> && engine::CountsTraffic<self::Communicator>);
-static_assert(!engine::CountsTraffic<comm_test::RecordingCommunicator>);
 static_assert(!std::is_copy_constructible_v<Context<self::Engine>> &&
               !std::is_move_constructible_v<Context<self::Engine>>);
 
@@ -293,15 +281,6 @@ TEST_CASE("Context: the user's own axis on a mesh of four") {
         CHECK(seen[r][1].peers == wide(oracle.group({"pp", "cp"}, r)));
         CHECK(seen[r][2].peers == wide(oracle.group({"dp", "cp"}, r)));
     }
-}
-
-TEST_CASE("Context: an engine that does not count has an empty log") {
-    comm_test::Call call;
-    Context<QuietEngine> context(AxisGrid{{"dp", 3}}, comm_test::RecordingCommunicator(call), {});
-    CHECK(context.rank() == 1);
-    CHECK(context.traffic().entries().empty());
-    CHECK(context.sub_mesh<Axes<Dp>>().axes() == "dp");
-    CHECK(call.count == 0);  // the data axis is the world
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -14,6 +15,7 @@
 
 #include "unit/sharded/linear_layer.hpp"
 #include "unit/thrown_message.hpp"
+#include "unit/watched_memory.hpp"
 
 namespace sk = shardkit;
 
@@ -106,30 +108,6 @@ void check_frozen_group(const sk::DynamicPolicy& policy) {
     });
 }
 
-/// Bytes that a rank, which is a thread, holds in buffers of at least 1 KiB: smaller ones are tables.
-struct Held {
-    static constexpr std::size_t least = 1024;
-    static inline thread_local std::size_t bytes = 0;
-};
-template <class T>
-class CountedBuffer : public sk::HostBuffer<T> {
-  public:
-    CountedBuffer() noexcept = default;
-    explicit CountedBuffer(std::size_t size) : sk::HostBuffer<T>(size) { Held::bytes += counted(); }
-    CountedBuffer(CountedBuffer&&) noexcept = default;  // the bytes go with the memory
-    CountedBuffer& operator=(CountedBuffer&&) noexcept = default;
-    ~CountedBuffer() { Held::bytes -= counted(); }
-
-  private:
-    std::size_t counted() const noexcept {
-        return this->size() * sizeof(T) >= Held::least ? this->size() * sizeof(T) : 0;
-    }
-};
-struct CountingEngine : sk::threads::Engine {
-    template <class T>
-    using Buffer = CountedBuffer<T>;
-};
-
 struct Table : sk::Param<"table", float, 64, 48>, sk::Frozen {};
 struct Head : sk::Param<"head", float, 48, 33> {};
 struct Offset : sk::Param<"offset", float, 700> {};
@@ -141,9 +119,12 @@ template <class Precision>
 void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
     CAPTURE(policy.name());
     sk::threads::run(mesh, [&](auto& rank) {
-        sk::Rank<CountingEngine, Flat> counted(mesh, rank.world());
-        Held::bytes = 0;
-        sk::Sharded<Mixed, sk::DynamicPolicy, CountingEngine, Precision> layer(counted, "layer", {}, {policy});
+        std::size_t held = 0;
+        const MemoryWatch watch{[&](std::size_t bytes) { held += bytes; }, [&](std::size_t bytes) { held -= bytes; },
+                                /*local=*/false};
+        const sk::host::Communicator watched(std::make_shared<WatchedVerbs>(rank.world().verbs(), watch));
+        sk::Rank<sk::DefaultEngine, Flat> counted(mesh, watched);
+        sk::Sharded<Mixed, sk::DynamicPolicy, sk::DefaultEngine, Precision> layer(counted, "layer", {}, {policy});
         sk::Model model{layer};
         sk::AdamW optimizer{model};
         sk::Accumulation accumulation{model, 3};
@@ -153,7 +134,7 @@ void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
         }
         optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
         const sk::Plan planned = sk::plan(model, {.microbatches = 3, .norms_per_step = 0});
-        CHECK(Held::bytes == planned.memory.total().value);
+        CHECK(held == planned.memory.total().value);
         CHECK(planned.numel == 700 + 64 * 48 + 48 * 33);
     });
 }

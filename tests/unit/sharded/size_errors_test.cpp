@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -10,7 +11,6 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/machine/group_description.hpp>
-#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/policies.hpp>
@@ -19,6 +19,7 @@
 #include <shardkit/step/model.hpp>
 
 #include "../thrown_message.hpp"
+#include "../watched_memory.hpp"
 
 namespace size_errors_test {
 
@@ -46,38 +47,20 @@ std::string refusal(std::size_t extent) {
     });
 }
 
-/// Large buffers for which there is memory.
-std::size_t buffers_left = 0;
-
-template <class T>
-class LimitedBuffer : public sk::HostBuffer<T> {
-  public:
-    LimitedBuffer() = default;
-    explicit LimitedBuffer(std::size_t size) : sk::HostBuffer<T>(allowed(size)) {}
-
-  private:
-    static std::size_t allowed(std::size_t size) {
-        if (size * sizeof(T) >= 2048 && buffers_left-- == 0) { throw std::bad_alloc(); }
-        return size;
-    }
-};
-
-struct LimitedEngine : sk::self::Engine {
-    template <class T>
-    using Buffer = LimitedBuffer<T>;
-};
-static_assert(sk::Engine<LimitedEngine> && sk::engine::StepKernels<LimitedEngine>);
-
 /// What is said with memory for no large buffer, for one, and so on until a group and its optimizer have them all.
 template <class Param, class Policy>
 std::vector<std::string> refusals() {
     std::vector<std::string> texts;
     for (std::size_t enough = 0; enough < 20; ++enough) {
-        buffers_left = enough;
+        std::size_t left = enough;
         try {
             sk::self::World world;
-            sk::Rank<LimitedEngine, sk::DeviceMesh<1>> rank{{}, sk::self::Communicator(world)};
-            sk::Sharded<Param, Policy, LimitedEngine> group{rank, "blocks.3", sk::shape<Param>(1024)};
+            const sk::host::Communicator limited(
+                std::make_shared<WatchedVerbs>(world.communicator().verbs(), MemoryWatch{[&left](std::size_t bytes) {
+                                                   if (bytes >= 2048 && left-- == 0) { throw std::bad_alloc(); }
+                                               }}));
+            sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1>> rank{{}, limited};
+            sk::Sharded<Param, Policy> group{rank, "blocks.3", sk::shape<Param>(1024)};
             sk::Model model{group};
             const sk::AdamW optimizer{model, {}};
             return texts;

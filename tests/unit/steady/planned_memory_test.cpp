@@ -2,13 +2,15 @@
 // What a rank allocates at most beside what planner::plan_memory says before there is a rank, to the byte, for every
 // choice of states, masters, gathers, release of gradients and policy.
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/core/codes.hpp>
@@ -34,26 +36,28 @@ namespace sk = shardkit;
 using List = sk::TensorList<sk::bf16>;
 using Mesh = sk::ExpertMesh<sk::DeviceMesh<sk::dynamic>>;
 
-/// The ranks of `threads`, with an account of buffers that has neither the small tables of launches nor what splits
-/// take: no plan counts them.
-struct Communicator : sk::threads::Communicator {
-    using Base = sk::threads::Communicator;
+/// Verbs with an account of buffers that has neither the small tables of launches nor what splits take: no plan
+/// counts them.
+class Accounted final : public sk::host::DecoratedVerbs {
+  public:
+    using DecoratedVerbs::DecoratedVerbs;
 
-    Communicator(Base base) : Base(std::move(base)) {}  // implicit: a Rank makes one of a World's
+    std::shared_ptr<void> place_local(std::size_t bytes) const override {
+        const steady::OffAccount off;
+        const auto memory = std::make_shared<sk::HostBuffer<std::uint8_t>>(bytes);
+        return {memory, memory->data()};
+    }
 
-    Communicator named(std::string_view axes) const { return {Base::named(axes)}; }
-    Communicator split(std::size_t color, std::size_t key, std::string_view axes, const sk::Call& call) const {
+  private:
+    void around(const sk::Call& call, sk::host::Memory /*delivered*/, const sk::AnyStream& /*stream*/,
+                const Inner& inner) const override {
+        if (call.signature.verb != sk::Verb::split) { return inner(); }
         const steady::OffAccount off;
-        return {Base::split(color, key, axes, call)};
+        inner();
     }
-    template <sk::Element T>
-    sk::HostBuffer<T> local_buffer(std::size_t n) const {
-        const steady::OffAccount off;
-        return sk::HostBuffer<T>(n);
+    std::shared_ptr<const Verbs> decorate(std::shared_ptr<const Verbs> verbs) const override {
+        return std::make_shared<const Accounted>(std::move(verbs));
     }
-};
-struct Engine : sk::threads::Engine {
-    using Communicator = planned_memory_test::Communicator;
 };
 
 /// Three groups that are alike, one with another size, one with fewer elements than ranks, and one of experts.
@@ -76,9 +80,9 @@ struct Choice {
 
 /// Returns by how much other large blocks than buffers have grown.
 template <class Gather, sk::StateFormat Format>
-std::size_t check(sk::Context<Engine>& rank, const Choice& choice) {
+std::size_t check(sk::Context<sk::DefaultEngine>& rank, const Choice& choice) {
     using Precision = sk::Precision<Gather, sk::bf16>;
-    using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine, Precision>;
+    using Layer = sk::Sharded<List, sk::DynamicPolicy, sk::DefaultEngine, Precision>;
     typename Layer::Options options{choice.policy};
     options.master = choice.master;
     options.gradient_release = choice.release;
@@ -92,14 +96,13 @@ std::size_t check(sk::Context<Engine>& rank, const Choice& choice) {
         described.push_back(
             sk::describe_group<List, sk::DynamicPolicy, Precision>(paths[i], groups()[i], rank.grid(), options));
     }
-    const std::size_t planned =
-        sk::planner::plan_memory(described, {.microbatches = microbatches,
-                                             .in_flight = rank.options().in_flight,
-                                             .optimizer_states = {2, Format},
-                                             .norms_per_step = releases ? 0U : 1U,
-                                             .engine = sk::detail::traits_of<Engine>(rank.world())})
-            .total()
-            .value;
+    const std::size_t planned = sk::planner::plan_memory(described, {.microbatches = microbatches,
+                                                                     .in_flight = rank.options().in_flight,
+                                                                     .optimizer_states = {2, Format},
+                                                                     .norms_per_step = releases ? 0U : 1U,
+                                                                     .engine = rank.world().traits()})
+                                    .total()
+                                    .value;
 
     steady::Account& account = steady::account;
     const std::size_t others = account.large_bytes - account.large_buffer_bytes;
@@ -150,8 +153,9 @@ void check_choices(std::size_t ranks, const sk::DynamicPolicy& policy) {
                     CAPTURE(static_cast<int>(master));
                     CAPTURE(static_cast<int>(release));
                     CAPTURE(in_flight);
-                    sk::Rank<Engine, Mesh> rank{
-                        its.mesh(), Communicator(its.world()), {.in_flight = in_flight}, its.streams()};
+                    const sk::host::Communicator world(std::make_shared<const Accounted>(its.world().verbs()));
+                    sk::Rank<sk::DefaultEngine, Mesh> rank{
+                        its.mesh(), world, {.in_flight = in_flight}, its.streams()};
                     const std::size_t grown = check<Gather, Format>(rank, {policy, master, release});
                     CHECK((first || grown == 0));
                     first = false;
