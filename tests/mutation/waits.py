@@ -22,8 +22,6 @@ STANDIN = TESTS / "standin"
 NOTHING = "static_cast<void>(0);"
 # Waits that nothing can observe: file and statement, and why.
 EXCUSED = {
-    ("context.hpp", "context.compute_stream().synchronize();"):
-        "of engines with the host's memory, and none of the library's computes beside the host",
     ("gradient_norms.hpp", "reduction.wait(stream.record());"):
         "behind copy_in, in which the engines that are here wait for that stream",
 }

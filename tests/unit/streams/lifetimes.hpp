@@ -292,6 +292,19 @@ inline std::string joined_masters_are_written() {
     });
     return freed.wrong(1);
 }
+/// The same where they are shown, to whoever gives a stream work with them.
+inline std::string joined_masters_are_shown() {
+    LazyRank rank;
+    sk::Sharded<Halves, sk::FullShard> layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
+    layer.initialize([](auto, auto, auto) { return 3; });
+    float first = 0;
+    sk::detail::Access::state(layer).show_updated([&](auto values) {
+        first = static_cast<float>(values[0]);
+        rank.compute_stream().submit([] {});
+        freed.count();
+    });
+    return first != 3 ? "they have not been joined" : freed.wrong(1);
+}
 /// What the halves of a frozen parameter's masters are made of.
 inline std::string frozen_masters_are_split() {
     LazyRank rank;
@@ -354,6 +367,7 @@ inline const Check checks[] = {
     {"a window is begun and dropped", window_is_dropped},
     {"an optimizer ends", optimizer_ends},
     {"joined master weights are written", joined_masters_are_written},
+    {"joined master weights are shown", joined_masters_are_shown},
     {"a frozen parameter's master weights are split", frozen_masters_are_split},
     {"codes are decoded", codes_are_decoded},
     {"streams fork and join", fork_and_join},
