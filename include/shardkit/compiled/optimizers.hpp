@@ -52,11 +52,11 @@ class Optimizer {
     }
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
-        if constexpr (detail::steps<Engine, X>()) { core(where).step(reduced.core(where), nullptr, where); }
+        if constexpr (detail::steps<X>()) { core(where).step(reduced.core(where), nullptr, where); }
     }
     template <class X>
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
-        if constexpr (detail::steps<Engine, X>()) { core(where).step(reduced.core(where), &coefficient, where); }
+        if constexpr (detail::steps<X>()) { core(where).step(reduced.core(where), &coefficient, where); }
     }
     template <class Info = ShardInfo>
     std::vector<Info> shards() {

@@ -132,12 +132,12 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// @throws UsageError when the gradients are another model's, were consumed, or a window is open
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
-        if constexpr (detail::steps<Engine, X>()) { step_alone(std::forward<X>(reduced), where); }
+        if constexpr (detail::steps<X>()) { step_alone(std::forward<X>(reduced), where); }
     }
     /// The same with a clip coefficient that the gradients are multiplied by.
     template <class X>
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
-        if constexpr (detail::steps<Engine, X>()) { step_clipped(std::forward<X>(reduced), coefficient, where); }
+        if constexpr (detail::steps<X>()) { step_clipped(std::forward<X>(reduced), coefficient, where); }
     }
     /// What this rank holds of every optimizer state that has a number for each element.
     std::vector<ShardInfo> shards();

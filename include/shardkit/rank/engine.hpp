@@ -24,7 +24,7 @@
 
 // What an engine must provide: Engine for communication, GroupVerbs and StepKernels for groups of parameters and
 // their optimizers, IndexKernels for layers that tensor or context parallelism splits.
-// backend/threads/communicator.hpp is an example; tests/concepts/least_engine.hpp has the minimum of each.
+// backend/threads/communicator.hpp is an example.
 
 namespace shardkit::engine {
 

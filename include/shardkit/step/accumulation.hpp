@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <shardkit/core/dynamic.hpp>
@@ -256,9 +255,6 @@ class Accumulation {
     template <class Layer>
     auto& group_of(Layer& layer, std::string_view verb, SourceLocation where) const {
         auto& state = detail::Access::state(layer, where);
-        using State = std::remove_reference_t<decltype(state)>;
-        constexpr bool same_engine = std::is_same_v<typename State::Engine, Engine>;
-        static_assert(same_engine, "Accumulation: this Sharded is of another engine than the model");
         state.require_accumulation(scope_.number(), verb, where);
         return state;
     }

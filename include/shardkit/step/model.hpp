@@ -255,13 +255,11 @@ class Model : public Groups<EngineType> {
                       "Model: each argument must be a Sharded or a range of Sharded, or one of several models");
         detail::List<Member> members;
         if constexpr (is_sharded) {
-            constexpr bool one_engine = (std::is_same_v<typename LayerOf<T>::Engine, Engine> && ...);
-            static_assert(one_engine, "Model: the groups of one model must be of one engine");
             constexpr bool fits =
                 (detail::are_among(precisions{}, detail::PrecisionsOf<typename LayerOf<T>::Precision>{}) && ...);
             static_assert(
                 fits, "Model<Engine, Precision>: a group has another precision; name it, or Precisions<...> of all");
-            if constexpr (one_engine && fits) { (add(members, parts), ...); }
+            if constexpr (fits) { (add(members, parts), ...); }
         }
         return members;
     }
