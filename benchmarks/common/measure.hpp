@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the programs time and check with.
 #pragma once
 
-#include <shardkit/measure.hpp>
-
-namespace benchmarks {
-
-using namespace shardkit::measure;
-
-}  // namespace benchmarks
+#include "../measure/in_turns.hpp"
+#include "../measure/verb_workload.hpp"

@@ -14,7 +14,6 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/expert_parallel.hpp>
-#include <shardkit/measure.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
@@ -101,29 +100,24 @@ Measured run(const Options& o) {
         // As many bytes, in equal pieces.
         const std::size_t even = rows.size() / o.ranks * o.ranks;
         std::vector<float> even_sent(even, 1), even_received(even);
-        sk::measure::PlainCopy copy(rank, rows.size() * sizeof(float));
+        PlainCopy copy(rank, rows.size() * sizeof(float));
         const std::span<const float> sent(rows), got(received);
-        std::vector<sk::measure::Turn> turns{[&](std::size_t n) {
-                                                 for (; n > 0; --n) {
-                                                     exchange.dispatch(routes, o.width, sent, std::span(received));
-                                                 }
-                                             },
-                                             [&](std::size_t n) {
-                                                 for (; n > 0; --n) {
-                                                     exchange.combine(routes, o.width, got, std::span(back));
-                                                 }
-                                             },
-                                             [&](std::size_t n) {
-                                                 for (; n > 0; --n) {
-                                                     sk::all_to_all(shared, even_sent, even_received);
-                                                 }
-                                             }};
-        const sk::measure::Repeats repeats{.rounds = o.rounds};
-        sk::measure::add_copies(repeats, rows.size() * sizeof(float), copy, turns);
+        std::vector<Turn> turns{[&](std::size_t n) {
+                                    for (; n > 0; --n) {
+                                        exchange.dispatch(routes, o.width, sent, std::span(received));
+                                    }
+                                },
+                                [&](std::size_t n) {
+                                    for (; n > 0; --n) { exchange.combine(routes, o.width, got, std::span(back)); }
+                                },
+                                [&](std::size_t n) {
+                                    for (; n > 0; --n) { sk::all_to_all(shared, even_sent, even_received); }
+                                }};
+        const Repeats repeats{.rounds = o.rounds};
+        add_copies(repeats, rows.size() * sizeof(float), copy, turns);
         const std::size_t calls = repeats.calls_for(rows.size() * sizeof(float));
-        const auto times = sk::measure::time_in_turns(rank, o.rounds, calls, std::span(turns));
-        const auto fastest =
-            sk::measure::fastest_copy(copy, rows.size() * sizeof(float), std::span(times).subspan(3));
+        const auto times = time_in_turns(rank, o.rounds, calls, std::span(turns));
+        const auto fastest = fastest_copy(copy, rows.size() * sizeof(float), std::span(times).subspan(3));
         // What was dispatched comes back.
         std::uint64_t wrong = 0;
         for (std::size_t i = 0; i < rows.size(); ++i) { wrong += back[i] == rows[i] ? 0U : 1U; }

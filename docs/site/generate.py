@@ -18,7 +18,7 @@ CONTENTS = (
                   "own_optimizer", "recipes", "communicators", "numerics", "planner", "schedules", "checkpoints", "reshard")),
     ("Parallel training", ("parallel_training", "tensor_parallel", "context_parallel", "experts", "1024_gpus")),
     ("Engines", ("threads_engine", "mpi_engine", "cuda_engine", "gpu_checklist", "../examples/cuda_trainer/README")),
-    ("Benchmarks", ("benchmarks", "benchmarks_collectives", "measuring", "benchmarks_kernels", "benchmarks_policies",
+    ("Benchmarks", ("benchmarks", "benchmarks_collectives", "benchmarks_kernels", "benchmarks_policies",
                     "benchmarks_checkpoints", "benchmarks_peers", "benchmark_results",
                     "../benchmarks/results/README")),
     ("Project", ("architecture", "reference", "testing", "dependencies", "versions", "../CHANGELOG", "../CONTRIBUTING",

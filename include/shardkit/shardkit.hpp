@@ -7,7 +7,7 @@
 // compiled.hpp. Otherwise these headers include the others. docs/reference.md lists the public names. For who needs
 // them, each a line of its own: plan.hpp, checkpoint.hpp, schedule.hpp, muon.hpp, rules.hpp, moving_average.hpp,
 // verify.hpp, local_shards.hpp, tensor_parallel.hpp, context_parallel.hpp, expert_parallel.hpp, quantize.hpp,
-// measure.hpp, verbs.hpp. Engines that need a library: mpi.hpp, nccl.hpp.
+// verbs.hpp. Engines that need a library: mpi.hpp, nccl.hpp.
 
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/trainer.hpp>
@@ -29,7 +29,6 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 

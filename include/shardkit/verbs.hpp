@@ -11,7 +11,6 @@
 #include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>

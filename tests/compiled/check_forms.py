@@ -22,8 +22,7 @@ ENTRIES = ("shardkit/shardkit.hpp", "shardkit/checkpoint.hpp", "shardkit/local_s
            "shardkit/context_parallel.hpp", "shardkit/expert_parallel.hpp", "shardkit/tensor_parallel.hpp",
            "shardkit/muon.hpp", "shardkit/nccl.hpp", "shardkit/plan.hpp", "shardkit/reshard.hpp", "shardkit/rules.hpp", "shardkit/schedule.hpp", "shardkit/verbs.hpp", "shardkit/verify.hpp",
            "shardkit/backend/cub/kernels.hpp", "shardkit/optim/options.hpp", "shardkit/backend/threads/launch_options.hpp", "shardkit/sharded/list_shards.hpp")
-REFUSED = ("shardkit/optim/adamw.hpp", "shardkit/rank/gather_values.hpp", "shardkit/step/model.hpp",
-           "shardkit/measure.hpp")
+REFUSED = ("shardkit/optim/adamw.hpp", "shardkit/rank/gather_values.hpp", "shardkit/step/model.hpp")
 SENTENCE = "include shardkit/shardkit.hpp"
 OVER_NCCL = """#include <shardkit/nccl.hpp>
 int main() { shardkit::nccl::run(shardkit::DeviceMesh<1>{}, [](shardkit::Context<>&) {}); }

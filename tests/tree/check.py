@@ -89,7 +89,7 @@ def included(root, header):
 # shardkit.hpp's, or of one of the parts that are a line of their own in a trainer's file.
 BESIDE = {"follow": "schedule"}  # what another room's umbrella has too
 UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/schedule.hpp": "schedule",
-             "shardkit/measure.hpp": "measure", "shardkit/reshard.hpp": "reshard",
+             "shardkit/reshard.hpp": "reshard",
              "shardkit/context_parallel.hpp": "context_parallel", "shardkit/quantize.hpp": "quantize",
              "shardkit/tensor_parallel.hpp": "tensor_parallel", "shardkit/expert_parallel.hpp": "expert_parallel",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
@@ -128,8 +128,8 @@ def check_umbrella(root):
         listed = included(root, umbrella)
         for header in sorted(name for name in set(listed) - public if not name.endswith(".inc")):
             yield f"{umbrella} lists {header}, which has no public name"
-        if len(listed) > 32:
-            yield f"{umbrella} lists {len(listed)} headers; a reader takes in 32 at most"
+        if len(listed) > 31:
+            yield f"{umbrella} lists {len(listed)} headers; a reader takes in 31 at most"
         for line in (root / "include" / umbrella).read_text(encoding="utf-8").splitlines():
             if line and not re.match(r"#include <shardkit/|#pragma once|//|#ifdef SHARDKIT_COMPILED$|#else$|#endif$", line):
                 yield f"{umbrella} holds more than includes: {line}"

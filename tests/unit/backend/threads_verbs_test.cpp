@@ -97,7 +97,6 @@ TEST_CASE("threads: a large all-gather whose ranks have their shards in place or
 
 TEST_CASE("threads: unsigned words reduce modulo their size") {
     CHECK_NOTHROW(threads::launch(3, [](const Comm& world) { unsigned_words(world); }));
-    CHECK_NOTHROW(threads::launch(3, [](const Comm& world) { lists(world); }));
 }
 
 TEST_CASE("threads: reductions into another type add in that type's arithmetic and round once") {

@@ -12,7 +12,6 @@
 #include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 
@@ -103,50 +102,6 @@ void check_reduce_scatter(const C& comm, std::size_t k, std::size_t offset) {
             }
             expect(full.margins_intact(), "reduce_scatter_in_place stays inside its span");
         }
-    }
-}
-
-/// A list is as its tensors one by one: odd sizes, an empty one among them.
-template <class In, class Out, class C>
-void check_lists(const C& comm, ReduceOp op) {
-    const auto stream = Bench<C>::stream(comm);
-    const std::size_t n = comm.size();
-    const std::vector<std::size_t> sizes{3, 0, 1, 257};
-    std::vector<Values<In, C>> wholes;
-    std::vector<Values<Out, C>> pieces;
-    std::vector<Values<Out, C>> sums;
-    std::vector<Values<In, C>> gathered;
-    std::vector<shardkit::ListedTensor<In, Out>> scattered;
-    std::vector<shardkit::ListedTensor<In, Out>> reduced_whole;
-    std::vector<shardkit::ListedTensor<In>> gathers;
-    for (const std::size_t k : sizes) {
-        wholes.push_back(input<In>(comm, comm.rank(), n * k, 1));
-        pieces.emplace_back(comm, k, 2);
-        sums.emplace_back(comm, n * k, 1);
-        gathered.emplace_back(comm, n * k, 2);
-    }
-    for (std::size_t t = 0; t < sizes.size(); ++t) {
-        scattered.push_back({wholes[t].view(), pieces[t].span()});
-        reduced_whole.push_back({wholes[t].view(), sums[t].span()});
-        gathers.push_back({wholes[t].view().first(sizes[t]), gathered[t].span()});
-    }
-    shardkit::reduce_scatter_list(comm, op, std::span<const shardkit::ListedTensor<In, Out>>(scattered), stream);
-    shardkit::all_reduce_list(comm, op, std::span<const shardkit::ListedTensor<In, Out>>(reduced_whole), stream);
-    shardkit::all_gather_list(comm, std::span<const shardkit::ListedTensor<In>>(gathers), stream);
-    for (std::size_t t = 0; t < sizes.size(); ++t) {
-        const std::size_t k = sizes[t];
-        for (std::size_t i = 0; i < n * k; ++i) {
-            const Out sum = reduced<In, Out>(op, n, i, Bench<C>::all_reduce_order);
-            expect(same_bits(sums[t][i], sum), "all_reduce_list ", name(op), " of tensor ", t, ", element ", i);
-            expect(same_bits(gathered[t][i], value<In>(i / k, i % k)), "all_gather_list of tensor ", t, ", element ",
-                   i);
-        }
-        for (std::size_t i = 0; i < k; ++i) {
-            expect(same_bits(pieces[t][i], reduced<In, Out>(op, n, comm.rank() * k + i)), "reduce_scatter_list ",
-                   name(op), " of tensor ", t, ", element ", i);
-        }
-        expect(sums[t].margins_intact() && pieces[t].margins_intact() && gathered[t].margins_intact(),
-               "lists stay inside their spans");
     }
 }
 

@@ -47,17 +47,6 @@ void every_verb(const C& comm) {
     }
 }
 
-/// Lists of what an engine may start together, and of what it may not.
-template <class C>
-void lists(const C& comm) {
-    for (const ReduceOp op : all_ops(comm)) {
-        check_lists<float, float>(comm, op);
-        check_lists<std::int32_t, std::int32_t>(comm, op);
-        check_lists<bf16, bf16>(comm, op);
-        check_lists<bf16, float>(comm, op);
-    }
-}
-
 template <class In, class Out, class C>
 void reductions(const C& comm) {
     for (const std::size_t size : sizes()) {

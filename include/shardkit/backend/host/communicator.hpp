@@ -122,15 +122,6 @@ class Communicator {
     void reserve_staging(std::size_t bytes, SourceLocation where = SourceLocation::current()) const {
         verbs_->reserve_staging(bytes, where);
     }
-    template <Element In, Element Out>
-    bool reduces_at_once(ReduceOp op) const noexcept {
-        return verbs_->reduces_at_once(detail::reducer<In, Out>(), op);
-    }
-    template <class Body>
-    void start_together(const Stream& stream, const Call& call, const Body& body) const {
-        verbs_->start_together(
-            stream, call, [](const void* object) { (*static_cast<const Body*>(object))(); }, &body);
-    }
 
     template <Element T>
     std::uint64_t all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,

@@ -82,13 +82,6 @@ class Verbs : shardkit::detail::NotCopied {
     virtual void separate_reductions(SourceLocation /*where*/) const {}
     /// Lets the engine have memory in which reductions are made, where it needs any. Collective.
     virtual void reserve_staging(std::size_t /*bytes*/, SourceLocation /*where*/) const {}
-    /// Returns whether a reduction can be started together with others.
-    virtual bool reduces_at_once(const Reducer& /*reducer*/, ReduceOp /*op*/) const noexcept { return false; }
-    /// Starts together what body(object) calls.
-    virtual void start_together(const AnyStream& /*stream*/, const Call& /*call*/, void (*body)(const void*),
-                                const void* object) const {
-        body(object);
-    }
 
     /// Returns the same group under another name.
     virtual std::shared_ptr<const Verbs> named(std::string_view axes) const = 0;

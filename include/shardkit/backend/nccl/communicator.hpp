@@ -227,29 +227,6 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         run(what, stream, exchange, {send_counts, receive_counts});
     }
 
-    /// Returns whether a reduction is one call of NCCL's, so that it can be started together with others.
-    bool reduces_at_once(const host::Reducer& types, ReduceOp op) const noexcept override {
-        return detail::is_direct(types, op);
-    }
-    /// Lets NCCL start together what `body` calls over these ranks on the stream, verbs that are one call of NCCL's
-    /// each. They are called one by one where each call is compared, where sums may be exchanges, and over one rank.
-    void start_together(const AnyStream& given, const shardkit::Call& what, void (*body)(const void*),
-                        const void* object) const override {
-        const Options& options = world_.options();
-        const bool exchanges =
-            what.signature.verb != Verb::all_gather && options.sums.exchange_from() != engine::never_exchanged;
-        if (size() == 1 || exchanges || options.compare_calls == CompareCalls::each_call) { return body(object); }
-        const gpu::TimelineRef stream = on(given, what.where);
-        const detail::Call call{world_, detail::lane(world_, group_, stream), label().axes, what.signature.verb,
-                                what.where};
-        const gpu::detail::DeviceGuard guard(world_.device(), what.where);
-        const detail::VerbOrder::Turn turn = world_.enter(call, stream);  // which ends behind the group
-        detail::GroupGuard together(call);
-        together.collect();
-        body(object);
-        together.submit();
-    }
-
     /// @throws CommError also for a message to this rank itself, which would wait forever
     void send(ConstMemory values, std::size_t to, const AnyStream& given, const shardkit::Call& what) const override {
         require(values, "send: values", what);
@@ -334,7 +311,6 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
             world_.note(group_, what, counts, stream);
         }
         label().journal.recorder().leave_open(what);
-        if (world_.collects()) { return body(call); }  // the group has a turn, and nothing may block inside of it
         const detail::VerbOrder::Turn turn = world_.enter(call, stream);
         return body(call);
     }

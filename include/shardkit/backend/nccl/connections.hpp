@@ -117,10 +117,9 @@ class Connections : public LiveGroups, private gpu::Watch {
         lock.unlock();
         complete_begun(group, nccl_call, code, doing, where);
     }
-    /// Makes a verb's call likewise; within an NCCL group its result is collected.
+    /// Makes a verb's call likewise.
     template <class F>
     void complete(const Call& call, std::string_view nccl_call, const F& f) {
-        if (collected_ != nullptr) { return collected_->add(nccl_call, f(call.group.comm)); }
         Lock lock = calls(call);
         const ncclResult_t code = f(call.group.comm);
         lock.unlock();
@@ -133,10 +132,6 @@ class Connections : public LiveGroups, private gpu::Watch {
         require_begun(group, code, nccl_call, doing, where);
         await(group, nccl_call, doing, where);
     }
-    /// Makes the calls from here on part of an NCCL group, which ends before their results are looked at. Null: no
-    /// longer.
-    void collect(GroupErrors* errors) noexcept { collected_ = errors; }
-    bool collects() const noexcept { return collected_ != nullptr; }
     /// Makes the call `f(communicator of parent, where the new one goes)` that makes `made` out of `parent`, a group
     /// of `of`. If the parent does not block, NCCL returns ncclSuccess while it is still working, and writes the new
     /// communicator when the parent is ready again, or was aborted.
@@ -392,7 +387,6 @@ class Connections : public LiveGroups, private gpu::Watch {
     std::function<void(const std::string&)> on_late_;
     std::chrono::milliseconds timeout_;
     bool finished_ = false;
-    GroupErrors* collected_ = nullptr;  // where verbs are started together
     std::string failure_;
     shardkit::detail::LateWait wait_;
     Progress seen_{};

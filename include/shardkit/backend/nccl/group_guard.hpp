@@ -27,19 +27,15 @@ class GroupGuard : shardkit::detail::NotCopied {
     }
     ~GroupGuard() {
         if (!open_) { return; }
-        call_.world.collect(nullptr);
         static_cast<void>(ncclGroupEnd());
     }
 
     /// Records the result of a call. `submit` throws the first error, as nothing can be aborted inside a group.
     void add(std::string_view nccl_call, ncclResult_t code) { errors_.add(nccl_call, code); }
-    /// Lets the World record the results of its verbs' calls here, until the group ends.
-    void collect() noexcept { call_.world.collect(&errors_); }
     /// Starts the calls, and waits until NCCL has accepted them.
     /// @throws CommError of the first call that failed
     void submit() {
         open_ = false;
-        call_.world.collect(nullptr);
         const ncclResult_t code = ncclGroupEnd();
         lock_.unlock();
         const auto complete = [&](std::string_view nccl_call, ncclResult_t result) {

@@ -24,9 +24,7 @@ inline SaidOfCall said_of_gather(const Call& call, std::size_t bytes, const gpu:
     SaidOfCall said = said_of(call, bytes);
     said.copy_engines = call.world.options().each_call.copy_engine_gathers;
     const cudaEvent_t started = call.world.gather_started();
-    // NCCL takes one event for all that starts together.
-    if (started != nullptr && !call.world.collects() && stream.capture() == 0 &&
-        stream.native() != call.world.streams().compute.native()) {
+    if (started != nullptr && stream.capture() == 0 && stream.native() != call.world.streams().compute.native()) {
         said.started = started;
     }
     return said;

@@ -138,15 +138,6 @@ class TypedCommunicator {
                            const Call& what) const {
         verbs_->all_to_all_uneven(sent, send_counts, received, receive_counts, stream, what);
     }
-    template <Element In, Element Out>
-    static bool reduces_at_once(ReduceOp op) noexcept {
-        return detail::is_direct(types<In, Out>, op);
-    }
-    template <class Body>
-    void start_together(const Stream& stream, const Call& what, const Body& body) const {
-        verbs_->start_together(
-            stream, what, [](const void* object) { (*static_cast<const Body*>(object))(); }, &body);
-    }
     template <Element T>
     void send(std::span<const T> values, std::size_t to, const Stream& stream, const Call& what) const {
         verbs_->send(values, to, stream, what);

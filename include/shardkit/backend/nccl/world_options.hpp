@@ -56,8 +56,7 @@ struct CallOptions {
     bool numbered = false;
     /// Lets work that is given to the compute stream behind a gather on another stream begin when that gather's
     /// kernel has all its CTAs on the GPU, or the gather before it is over: for gathers ahead of their layer, which
-    /// products that fill the GPU would keep out. Not in captures, and not for several gathers that start together.
-    /// Needs NCCL 2.32.
+    /// products that fill the GPU would keep out. Not in captures. Needs NCCL 2.32.
     bool resident_gathers = false;
 
     friend bool operator==(const CallOptions&, const CallOptions&) noexcept = default;

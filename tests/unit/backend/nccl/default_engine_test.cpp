@@ -13,7 +13,6 @@
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -101,16 +100,14 @@ std::vector<double> results_of(Rank& rank, const sk::DynamicPolicy& policy) {
     layer.read_full(Weight<T>{}, std::span(values));
     results.insert(results.end(), values.begin(), values.end());
 
-    // Verbs, of which some start together.
+    // Verbs.
     const auto own = rank.buffer<float>(3);
     const auto all = rank.buffer<float>(3 * ranks);
     const auto local = rank.local_buffer<float>(3 + rank.rank());
     sk::DefaultEngine::Kernels::fill(stream, own.span(), static_cast<float>(rank.rank() + 1));
     sk::DefaultEngine::Kernels::fill(stream, local.span(), 0.5F);
     sk::DefaultEngine::Kernels::accumulate(stream, std::span<const float>(local.span().first(3)), own.span());
-    const sk::ListedTensor<float> gathered[] = {{own.span().first(1), all.span().first(ranks)},
-                                                {own.span().last(2), all.span().last(2 * ranks)}};
-    sk::all_gather_list(rank.world(), std::span<const sk::ListedTensor<float>>(gathered), stream);
+    sk::all_gather(rank.world(), std::span<const float>(own.span()), all.span(), stream);
     for (std::size_t i = 0; i < all.size(); ++i) { results.push_back(rank.read(all.data() + i)); }
     results.push_back(sk::all_reduce_value(rank, static_cast<double>(rank.rank()), sk::ReduceOp::max));
     return results;

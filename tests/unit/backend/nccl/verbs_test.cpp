@@ -94,37 +94,6 @@ TEST_CASE("nccl: reductions of every other element type give the serial result b
     });
 }
 
-TEST_CASE("nccl: lists give what their tensors give one by one, with and without comparison of calls") {
-    on_every_world({}, [](const Comm& world) { lists(world); });
-    nccl::Options compared;
-    compared.compare_calls = CompareCalls::each_call;
-    on_world(2, standin::Pace::lazy, compared, [](const Comm& world) { lists(world); });
-}
-
-TEST_CASE("nccl: a list is one group of NCCL's, where a tensor is one call of NCCL's") {
-    const auto groups = [](ReduceOp op) {
-        std::size_t ended = 0;
-        on_world(2, standin::Pace::lazy, {}, [&](const Comm& world) {
-            std::vector<Values<float, Comm>> tensors;
-            for (int t = 0; t < 5; ++t) { tensors.push_back(input<float>(world, world.rank(), 4, 0)); }
-            std::vector<ListedTensor<float>> list;
-            for (std::size_t t = 1; t < 5; ++t) { list.push_back({tensors[0].view(), tensors[t].span()}); }
-            const auto stream = Bench<Comm>::stream(world);
-            barrier(world, stream);
-            stream.synchronize();
-            standin::reset_calls();
-            barrier(world, stream);
-            stream.synchronize();
-            all_reduce_list(world, op, std::span<const ListedTensor<float>>(list), stream);
-            stream.synchronize();
-            if (world.rank() == 0) { ended = standin::calls("ncclGroupEnd"); }
-        });
-        return ended;
-    };
-    CHECK(groups(ReduceOp::sum) == 2);  // one of each rank
-    CHECK(groups(ReduceOp::max) == 0);  // which the library compares itself
-}
-
 TEST_CASE("nccl: unsigned words reduce modulo their size") {
     on_every_world({}, [](const Comm& world) { unsigned_words(world); });
 }

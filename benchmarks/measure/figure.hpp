@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardkit::measure {
+namespace benchmarks {
 
 /// Says how often something is called before and while it is timed, and how often its results are checked.
 struct Repeats {
@@ -70,4 +70,4 @@ struct Figure {
     std::optional<CopyFigure> copy;      ///< none: nothing has to be copied
 };
 
-}  // namespace shardkit::measure
+}  // namespace benchmarks

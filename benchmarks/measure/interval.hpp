@@ -16,7 +16,7 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/context.hpp>
 
-namespace shardkit::measure {
+namespace benchmarks {
 
 /// Returns a number above 0 for the steady clock that this process reads: the same on one machine until it starts
 /// again, another one on another machine. Where the system does not tell, every process has a clock of its own.
@@ -35,11 +35,11 @@ inline std::int64_t clock_id() {
 
 /// Reduces numbers of this rank over all ranks of the world, into every rank's hands. Collective; the host waits.
 template <class Engine, class T>
-void reduce_over_world(Context<Engine>& context, ReduceOp op, std::span<T> values) {
+void reduce_over_world(shardkit::Context<Engine>& context, shardkit::ReduceOp op, std::span<T> values) {
     const auto stream = context.communication_stream();
     auto buffer = context.template buffer<T>(values.size());
     Engine::Kernels::copy_in(stream, std::span<const T>(values), buffer.span());
-    all_reduce_in_place(context.world(), op, buffer.span(), stream);
+    shardkit::all_reduce_in_place(context.world(), op, buffer.span(), stream);
     Engine::Kernels::copy_out(stream, std::span<const T>(buffer.span()), values);
 }
 
@@ -57,15 +57,15 @@ inline std::int64_t nanoseconds_now() {
 
 /// Returns when all ranks have come. Collective.
 template <class Engine>
-void meet(const Context<Engine>& context) {
+void meet(const shardkit::Context<Engine>& context) {
     const auto stream = context.communication_stream();
-    barrier(context.world(), stream);
+    shardkit::barrier(context.world(), stream);
     stream.synchronize();
 }
 
 /// Returns when this rank was at work(), which no rank begins before all have come. Collective.
 template <class Engine, class Work>
-Interval timed(Context<Engine>& context, Work work) {
+Interval timed(shardkit::Context<Engine>& context, Work work) {
     meet(context);
     Interval interval;
     interval.begin = nanoseconds_now();
@@ -80,14 +80,14 @@ Interval timed(Context<Engine>& context, Work work) {
 /// times. Collective.
 /// @param clock which steady clock this rank reads
 template <class Engine>
-std::vector<double> world_seconds(Context<Engine>& context, std::span<const Interval> own,
+std::vector<double> world_seconds(shardkit::Context<Engine>& context, std::span<const Interval> own,
                                   std::int64_t clock = clock_id()) {
     constexpr std::size_t each = 3;
     std::vector<std::int64_t> largest{clock, -clock};
     for (const Interval& interval : own) {
         largest.insert(largest.end(), {-interval.begin, interval.end, interval.end - interval.begin});
     }
-    reduce_over_world(context, ReduceOp::max, std::span<std::int64_t>(largest));
+    reduce_over_world(context, shardkit::ReduceOp::max, std::span<std::int64_t>(largest));
     const bool one_clock = largest[0] == -largest[1];
     std::vector<double> seconds;
     for (std::size_t i = 2; i < largest.size(); i += each) {
@@ -99,9 +99,9 @@ std::vector<double> world_seconds(Context<Engine>& context, std::span<const Inte
 
 /// Returns the seconds of one piece of work on all ranks at once, as world_seconds counts. Collective.
 template <class Engine, class Work>
-double world_seconds_of(Context<Engine>& context, Work work) {
+double world_seconds_of(shardkit::Context<Engine>& context, Work work) {
     const Interval own = timed(context, work);
     return world_seconds(context, std::span<const Interval>(&own, 1)).front();
 }
 
-}  // namespace shardkit::measure
+}  // namespace benchmarks

@@ -8,15 +8,16 @@
 #include <string_view>
 #include <utility>
 
-#include <shardkit/measure/workload.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
+
+#include "workload.hpp"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
-namespace shardkit::measure {
+namespace benchmarks {
 
 /// A plain copy between two buffers, beside which engines are timed: of this thread, or of the rank's device where
 /// that has the engine's memory. Not the library's loops, so that a mistake in these does not lower the bar.
@@ -26,12 +27,12 @@ class PlainCopy {
     /// Below this many bytes stores past the caches are not tried: the data fits into a core's own cache.
     static constexpr std::size_t least_streamed = std::size_t{256} << 10U;
 
-    PlainCopy(const Context<Engine>& context, std::size_t bytes) : stream_(context.communication_stream()) {
-        HostBuffer<std::uint8_t> values(bytes);
+    PlainCopy(const shardkit::Context<Engine>& context, std::size_t bytes) : stream_(context.communication_stream()) {
+        shardkit::HostBuffer<std::uint8_t> values(bytes);
         for (std::size_t i = 0; i < bytes; ++i) { values.data()[i] = copied_byte(i); }
         if (shardkit::detail::host_reads<Engine>(context.compute_stream())) {
             from_ = std::move(values);
-            to_ = HostBuffer<std::uint8_t>(bytes);
+            to_ = shardkit::HostBuffer<std::uint8_t>(bytes);
         } else {
             device_from_ = context.template buffer<std::uint8_t>(bytes);
             device_to_ = context.template buffer<std::uint8_t>(bytes);
@@ -99,8 +100,8 @@ class PlainCopy {
     typename Engine::Stream stream_;
     typename Engine::template Buffer<std::uint8_t> device_from_{};
     typename Engine::template Buffer<std::uint8_t> device_to_{};
-    HostBuffer<std::uint8_t> from_;  // zeroed here: these are pages of their own
-    HostBuffer<std::uint8_t> to_;
+    shardkit::HostBuffer<std::uint8_t> from_;  // zeroed here: these are pages of their own
+    shardkit::HostBuffer<std::uint8_t> to_;
 };
 
-}  // namespace shardkit::measure
+}  // namespace benchmarks

@@ -18,7 +18,7 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 
-namespace shardkit::measure {
+namespace benchmarks {
 
 /// Says where results lie: in a buffer of their own, or in the input's.
 enum class Placement : std::uint8_t { out_of_place, in_place };
@@ -31,8 +31,7 @@ struct Shape {
     std::size_t rank = 0;                  ///< this rank's number in the sub-mesh
     std::size_t piece = 0;                 ///< elements; of one rank where the verb has pieces per rank
     std::size_t root = 0;
-    ReduceOp op = ReduceOp::sum;
-    std::size_t first = 0;  ///< that the values' indices begin at, so that no two tensors of a list are alike
+    shardkit::ReduceOp op = shardkit::ReduceOp::sum;
 
     std::size_t ranks() const noexcept { return world_ranks.size(); }
     std::size_t next() const noexcept { return (rank + 1) % ranks(); }
@@ -40,20 +39,20 @@ struct Shape {
 
     /// What rank q of this sub-mesh puts in at `index` of a verb that copies.
     std::uint64_t value(std::size_t q, std::size_t index) const noexcept {
-        return number(world_ranks[q], first + index, 251);
+        return number(world_ranks[q], index, 251);
     }
     /// The same of a verb that reduces.
     std::uint64_t addend(std::size_t q, std::size_t index) const noexcept {
-        return number(world_ranks[q], first + index, shardkit::detail::adds(op) ? 8 : 251);
+        return number(world_ranks[q], index, shardkit::detail::adds(op) ? 8 : 251);
     }
     /// All ranks' addends as one.
     std::uint64_t reduced(std::size_t index) const noexcept {
         std::uint64_t result = addend(0, index);
         for (std::size_t q = 1; q < ranks(); ++q) {
             const std::uint64_t other = addend(q, index);
-            result = shardkit::detail::adds(op) ? result + other
-                     : op == ReduceOp::max      ? std::max(result, other)
-                                                : std::min(result, other);
+            result = shardkit::detail::adds(op)      ? result + other
+                     : op == shardkit::ReduceOp::max ? std::max(result, other)
+                                                     : std::min(result, other);
         }
         return result;
     }
@@ -83,7 +82,7 @@ struct VerbCall {
 };
 
 /// Is what measured verbs have in common unless they say otherwise: the base of AllGather, AllReduce and the others,
-/// and of a pattern of one's own, which derives from the verb whose values it moves. Besides, a verb V has
+/// which are verbs V with
 ///   offered<C, T>              whether an engine's communicator C has the verb for elements T
 ///   bus_factor(ranks)          bus bandwidth over algorithm bandwidth, as the page PERFORMANCE of nccl-tests defines
 ///   copied(placement, ranks)   what each rank has to copy at least, as a multiple of the size: half of what it has
@@ -109,7 +108,7 @@ struct MeasuredVerb {
 struct AllGather : MeasuredVerb {
     static constexpr bool in_place = true;
     template <class C, class T>
-    static constexpr bool offered = engine::AllGathers<C, T>;
+    static constexpr bool offered = shardkit::engine::AllGathers<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -126,8 +125,8 @@ struct AllGather : MeasuredVerb {
     }
     static Number expected_in_place(const Shape& s, std::size_t i) { return expected(s, i); }
 
-    static void call(const auto& c) { all_gather(c.comm, c.sent, c.received, c.stream); }
-    static void call_in_place(const auto& c) { all_gather_in_place(c.comm, c.received, c.stream); }
+    static void call(const auto& c) { shardkit::all_gather(c.comm, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) { shardkit::all_gather_in_place(c.comm, c.received, c.stream); }
 };
 
 /// Reduces: every rank receives the whole sum.
@@ -135,7 +134,7 @@ struct AllReduce : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool reduces = true;
     template <class C, class T>
-    static constexpr bool offered = engine::AllReduces<C, T, T>;
+    static constexpr bool offered = shardkit::engine::AllReduces<C, T, T>;
 
     static double bus_factor(double ranks) { return 2 * (ranks - 1) / ranks; }
     /// Every input is read once and every output written once. One rank alone leaves what is in place.
@@ -148,14 +147,16 @@ struct AllReduce : MeasuredVerb {
     static Number given_in_place(const Shape& s, std::size_t i) { return given(s, i); }
     static Number expected_in_place(const Shape& s, std::size_t i) { return expected(s, i); }
 
-    static void call(const auto& c) { all_reduce(c.comm, c.shape.op, c.sent, c.received, c.stream); }
-    static void call_in_place(const auto& c) { all_reduce_in_place(c.comm, c.shape.op, c.received, c.stream); }
+    static void call(const auto& c) { shardkit::all_reduce(c.comm, c.shape.op, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) {
+        shardkit::all_reduce_in_place(c.comm, c.shape.op, c.received, c.stream);
+    }
 };
 
 /// Exchanges: every rank sends a piece of its own to every rank. Size: what a rank sends in all; count: a piece.
 struct AllToAll : MeasuredVerb {
     template <class C, class T>
-    static constexpr bool offered = engine::ExchangesAllToAll<C, T>;
+    static constexpr bool offered = shardkit::engine::ExchangesAllToAll<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -169,7 +170,7 @@ struct AllToAll : MeasuredVerb {
         return s.value(i / s.piece, s.rank * s.piece + i % s.piece);
     }
 
-    static void call(const auto& c) { all_to_all(c.comm, c.sent, c.received, c.stream); }
+    static void call(const auto& c) { shardkit::all_to_all(c.comm, c.sent, c.received, c.stream); }
 };
 
 /// Exchanges: every rank sends a piece to every rank, larger ones to ranks that are farther behind it in a ring: to
@@ -178,7 +179,7 @@ struct AllToAll : MeasuredVerb {
 class AllToAllUneven : public MeasuredVerb {
   public:
     template <class C, class T>
-    static constexpr bool offered = engine::ExchangesUnevenly<C, T>;
+    static constexpr bool offered = shardkit::engine::ExchangesUnevenly<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return AllToAll::bus_factor(ranks); }
@@ -204,7 +205,7 @@ class AllToAllUneven : public MeasuredVerb {
             sends_.push_back(count(c.shape, c.shape.rank, q));
             receives_.push_back(count(c.shape, q, c.shape.rank));
         }
-        all_to_all_uneven(c.comm, c.sent, sends_, c.received, receives_, c.stream);
+        shardkit::all_to_all_uneven(c.comm, c.sent, sends_, c.received, receives_, c.stream);
     }
 
   private:
@@ -221,7 +222,7 @@ class AllToAllUneven : public MeasuredVerb {
 struct Barrier : MeasuredVerb {
     static constexpr bool moves_data = false;
     template <class C, class T>
-    static constexpr bool offered = Communicator<C>;
+    static constexpr bool offered = shardkit::Communicator<C>;
 
     static double bus_factor(double) { return 0; }
     static double copied(Placement, double) { return 0; }
@@ -231,7 +232,7 @@ struct Barrier : MeasuredVerb {
     static Number given(const Shape&, std::size_t) { return {}; }
     static Number expected(const Shape&, std::size_t) { return {}; }
 
-    static void call(const auto& c) { barrier(c.comm, c.stream); }
+    static void call(const auto& c) { shardkit::barrier(c.comm, c.stream); }
 };
 
 /// Broadcasts: every rank receives the root's values, in place only.
@@ -240,7 +241,7 @@ struct Broadcast : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool has_root = true;
     template <class C, class T>
-    static constexpr bool offered = engine::Broadcasts<C, T>;
+    static constexpr bool offered = shardkit::engine::Broadcasts<C, T>;
 
     static double bus_factor(double) { return 1; }
     /// Every rank but the root reads and writes the whole; the plain copy shares this out among all.
@@ -251,7 +252,7 @@ struct Broadcast : MeasuredVerb {
     }
     static Number expected_in_place(const Shape& s, std::size_t i) { return s.value(s.root, i); }
 
-    static void call_in_place(const auto& c) { broadcast(c.comm, c.received, c.shape.root, c.stream); }
+    static void call_in_place(const auto& c) { shardkit::broadcast(c.comm, c.received, c.shape.root, c.stream); }
 };
 
 /// Reduces: every rank receives its piece of the sum. Size: the whole; count: a piece.
@@ -259,7 +260,7 @@ struct ReduceScatter : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool reduces = true;
     template <class C, class T>
-    static constexpr bool offered = engine::ReduceScatters<C, T, T>;
+    static constexpr bool offered = shardkit::engine::ReduceScatters<C, T, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -278,14 +279,16 @@ struct ReduceScatter : MeasuredVerb {
         return i / s.piece == s.rank ? s.reduced(i) : given(s, i);
     }
 
-    static void call(const auto& c) { reduce_scatter(c.comm, c.shape.op, c.sent, c.received, c.stream); }
-    static void call_in_place(const auto& c) { reduce_scatter_in_place(c.comm, c.shape.op, c.received, c.stream); }
+    static void call(const auto& c) { shardkit::reduce_scatter(c.comm, c.shape.op, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) {
+        shardkit::reduce_scatter_in_place(c.comm, c.shape.op, c.received, c.stream);
+    }
 };
 
 /// Sends to the next rank and receives from the previous one, in a ring.
 struct SendReceive : MeasuredVerb {
     template <class C, class T>
-    static constexpr bool offered = engine::SendsAndReceives<C, T>;
+    static constexpr bool offered = shardkit::engine::SendsAndReceives<C, T>;
 
     static double bus_factor(double) { return 1; }
     static double copied(Placement, double) { return 1; }
@@ -294,8 +297,8 @@ struct SendReceive : MeasuredVerb {
     static Number expected(const Shape& s, std::size_t i) { return s.value(s.previous(), i); }
 
     static void call(const auto& c) {
-        send_receive(c.comm, c.sent, c.shape.next(), c.received, c.shape.previous(), c.stream);
+        shardkit::send_receive(c.comm, c.sent, c.shape.next(), c.received, c.shape.previous(), c.stream);
     }
 };
 
-}  // namespace shardkit::measure
+}  // namespace benchmarks

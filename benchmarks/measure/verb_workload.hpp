@@ -8,22 +8,22 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/list_verbs.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/measure/verbs.hpp>
-#include <shardkit/measure/workload.hpp>
 #include <shardkit/rank/context.hpp>
 
-namespace shardkit::measure {
+#include "verbs.hpp"
+#include "workload.hpp"
+
+namespace benchmarks {
 
 /// Returns a whole number as an element: rounded as the type rounds, or its lower bits.
-template <Element T>
+template <shardkit::Element T>
 T as_element(std::uint64_t number) noexcept {
-    return static_cast<T>(static_cast<Arithmetic<T>>(number));
+    return static_cast<T>(static_cast<shardkit::Arithmetic<T>>(number));
 }
 
 /// Returns what no result is allowed to keep: unlike every value, except that one value of uint8 is the same.
-template <Element T>
+template <shardkit::Element T>
 T untouched() noexcept {
     T element{};
     std::memset(static_cast<void*>(&element), 0xa5, sizeof element);
@@ -31,7 +31,7 @@ T untouched() noexcept {
 }
 
 /// Returns n elements as a rank must have them: number(shape, i), or untouched where there is no number.
-template <Element T>
+template <shardkit::Element T>
 std::vector<T> elements(std::size_t n, NumberAt number, const Shape& shape) {
     std::vector<T> values(n);
     for (std::size_t i = 0; i < n; ++i) {
@@ -42,7 +42,7 @@ std::vector<T> elements(std::size_t n, NumberAt number, const Shape& shape) {
 }
 
 /// Counts how many elements are not those.
-template <Element T>
+template <shardkit::Element T>
 std::uint64_t count_wrong(std::span<const T> given, NumberAt number, const Shape& shape) {
     const std::vector<T> right = elements<T>(given.size(), number, shape);
     std::uint64_t wrong = 0;
@@ -50,35 +50,23 @@ std::uint64_t count_wrong(std::span<const T> given, NumberAt number, const Shape
     return wrong;
 }
 
-/// Is a workload whose calls can be started without waiting for them: part of a pattern.
-class StartedWorkload : public Workload {
-  public:
-    /// Gives the engine one call.
-    virtual void start() = 0;
-};
-
 /// Times a verb over one element type and engine, whose results lie where `placement` says.
 template <class Engine, class V, class T, Placement placement>
-class VerbWorkload final : public StartedWorkload {
+class VerbWorkload final : public Workload {
     static constexpr bool in_place = placement == Placement::in_place;
     using Communicator = typename Engine::Communicator;
     using Stream = typename Engine::Stream;
 
   public:
-    /// Makes the buffers.
+    /// Makes the buffers, for calls on the communication stream.
     /// @throws std::bad_alloc, or what the engine throws where there is no memory
-    VerbWorkload(Context<Engine>& context, const Communicator& group, const Shape& shape, const Stream& stream,
-                 V verb = {})
+    VerbWorkload(shardkit::Context<Engine>& context, const Communicator& group, const Shape& shape)
         : group_(group),
           shape_(shape),
-          stream_(stream),
-          verb_(std::move(verb)),
+          stream_(context.communication_stream()),
           sent_(context.template buffer<T>(in_place ? 0 : V::sent(shape))),
           received_(
               context.template buffer<T>(in_place ? V::pieces(shape.ranks()) * shape.piece : V::received(shape))) {}
-    /// Makes them for calls on the communication stream.
-    VerbWorkload(Context<Engine>& context, const Communicator& group, const Shape& shape)
-        : VerbWorkload(context, group, shape, context.communication_stream()) {}
 
     void prepare() override {
         if constexpr (in_place) {
@@ -88,7 +76,6 @@ class VerbWorkload final : public StartedWorkload {
             put(received_.span(), [](const Shape&, std::size_t) { return Number(); });
         }
     }
-    void start() override { call_with(given()); }
     /// Makes calls that leave everything as it is all the same, and waits for them.
     void call(std::size_t times) override {
         const Given one = given();
@@ -102,13 +89,11 @@ class VerbWorkload final : public StartedWorkload {
         std::vector<T> values(received_.span().size());
         Engine::Kernels::copy_out(stream_, std::span<const T>(received_.span()), std::span<T>(values));
         if constexpr (in_place) {
-            return measure::count_wrong(std::span<const T>(values), &V::expected_in_place, shape_);
+            return benchmarks::count_wrong(std::span<const T>(values), &V::expected_in_place, shape_);
         } else {
-            return measure::count_wrong(std::span<const T>(values), &V::expected, shape_);
+            return benchmarks::count_wrong(std::span<const T>(values), &V::expected, shape_);
         }
     }
-    /// Returns its buffers as an entry of a list.
-    ListedTensor<T> listed() const { return {sent_.span(), received_.span()}; }
 
   private:
     using Given = VerbCall<Communicator, T>;
@@ -141,4 +126,4 @@ using OutOfPlace = VerbWorkload<Engine, V, T, Placement::out_of_place>;
 template <class Engine, class V, class T>
 using InPlace = VerbWorkload<Engine, V, T, Placement::in_place>;
 
-}  // namespace shardkit::measure
+}  // namespace benchmarks

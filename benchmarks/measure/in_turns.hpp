@@ -7,24 +7,25 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/measure/figure.hpp>
-#include <shardkit/measure/interval.hpp>
-#include <shardkit/measure/plain_copy.hpp>
-#include <shardkit/measure/workload.hpp>
 #include <shardkit/rank/context.hpp>
 
-namespace shardkit::measure {
+#include "figure.hpp"
+#include "interval.hpp"
+#include "plain_copy.hpp"
+#include "workload.hpp"
+
+namespace benchmarks {
 
 /// Returns how many values are wrong, over all ranks and checks. Collective over the world.
 template <class Engine>
-std::uint64_t wrong_values(Context<Engine>& context, std::size_t checks, Workload& workload) {
+std::uint64_t wrong_values(shardkit::Context<Engine>& context, std::size_t checks, Workload& workload) {
     std::uint64_t wrong = 0;
     for (std::size_t i = 0; i < checks; ++i) {
         workload.prepare();
         workload.call(1);
         wrong += workload.count_wrong();
     }
-    reduce_over_world(context, ReduceOp::sum, std::span<std::uint64_t>(&wrong, 1));
+    reduce_over_world(context, shardkit::ReduceOp::sum, std::span<std::uint64_t>(&wrong, 1));
     return wrong;
 }
 
@@ -38,7 +39,7 @@ using Turn = std::function<void(std::size_t)>;
 ///          other data in the caches.
 /// @pre     at least one round and one call
 template <class Engine>
-std::vector<Summary> time_in_turns(Context<Engine>& context, std::size_t rounds, std::size_t calls,
+std::vector<Summary> time_in_turns(shardkit::Context<Engine>& context, std::size_t rounds, std::size_t calls,
                                    std::span<const Turn> turns) {
     std::vector<Interval> own(turns.size() * rounds);  // those of the first thing, then the next one's
     for (std::size_t round = 0; round < rounds; ++round) {
@@ -60,7 +61,7 @@ std::vector<Summary> time_in_turns(Context<Engine>& context, std::size_t rounds,
 /// Checks a workload or, without checks, only prepares it; then warms it up. Returns what is known so far of its
 /// figure. Collective over the world.
 template <class Engine>
-Figure checked(Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, Workload& workload) {
+Figure checked(shardkit::Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, Workload& workload) {
     Figure figure;
     figure.calls = repeats.calls_for(bytes);
     if (repeats.checks > 0) {
@@ -101,8 +102,8 @@ std::optional<CopyFigure> fastest_copy(const PlainCopy<Engine>& copy, std::uint6
 /// @param copied  bytes that each rank copies plainly; 0: none
 /// @throws what the workload throws; std::bad_alloc
 template <class Engine>
-Figure time_beside_copy(Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, std::uint64_t copied,
-                        Workload& workload) {
+Figure time_beside_copy(shardkit::Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes,
+                        std::uint64_t copied, Workload& workload) {
     Figure figure = checked(context, repeats, bytes, workload);
     PlainCopy copy(context, copied);
     std::vector<Turn> turns{[&](std::size_t times) { workload.call(times); }};
@@ -113,4 +114,4 @@ Figure time_beside_copy(Context<Engine>& context, const Repeats& repeats, std::u
     return figure;
 }
 
-}  // namespace shardkit::measure
+}  // namespace benchmarks

@@ -6,7 +6,7 @@
 
 #include <shardkit/detail/not_copied.hpp>
 
-namespace shardkit::measure {
+namespace benchmarks {
 
 /// Returns byte i of what a PlainCopy copies. Not zeros: on the first processor on which both were tried, zeros
 /// written over zeros took half of the time of other bytes, which no collective has.
@@ -25,4 +25,4 @@ class Workload : shardkit::detail::NotCopied {
     virtual std::uint64_t count_wrong() = 0;
 };
 
-}  // namespace shardkit::measure
+}  // namespace benchmarks
