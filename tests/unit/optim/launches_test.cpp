@@ -25,19 +25,19 @@
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
 
-#include "counting_engine.hpp"
+#include "counting_device.hpp"
 
 namespace sk = shardkit;
 
 namespace launches_test {
 
 using counting::launches;
-using counting::on_one_rank;
+using counting::on_device;
 
 namespace {
 
-template <class Engine, class T>
-using Layer = sk::Sharded<sk::TensorList<T>, sk::FullShard, Engine>;
+template <class T>
+using Layer = sk::Sharded<sk::TensorList<T>, sk::FullShard>;
 
 /// Ten parameters that lie side by side: their sizes are multiples of every alignment.
 template <class T>
@@ -48,8 +48,8 @@ sk::TensorList<T> ten_tensors() {
     }
     return sk::TensorList<T>(std::move(tensors));
 }
-template <class Engine, class T, class Rank>
-void add_layers(std::vector<Layer<Engine, T>>& layers, Rank& rank, std::size_t count, const std::string& path,
+template <class T, class Rank>
+void add_layers(std::vector<Layer<T>>& layers, Rank& rank, std::size_t count, const std::string& path,
                 const sk::TensorList<T>& tensors) {
     for (std::size_t i = 0; i < count; ++i) {
         layers.emplace_back(rank, path + std::to_string(layers.size()), tensors);
@@ -60,8 +60,8 @@ void add_layers(std::vector<Layer<Engine, T>>& layers, Rank& rank, std::size_t c
 /// Launches of a norm and a clipped step of `small` groups of ten parameters and `large` ones of 32 MiB.
 counting::Launches launches_of_step(std::size_t small, std::size_t large) {
     counting::Launches counted;
-    on_one_rank<counting::Engine>([&](auto& rank) {
-        std::vector<Layer<counting::Engine, float>> layers;
+    on_device([&](auto& rank) {
+        std::vector<Layer<float>> layers;
         add_layers(layers, rank, large / 2, "large.", sk::TensorList<float>{{"w", {std::size_t{8} << 20U}}});
         add_layers(layers, rank, small, "small.", ten_tensors<float>());
         add_layers(layers, rank, large - large / 2, "large.", sk::TensorList<float>{{"w", {std::size_t{8} << 20U}}});
@@ -73,21 +73,21 @@ counting::Launches launches_of_step(std::size_t small, std::size_t large) {
             const auto norm = sk::global_norm(reduced);
             optimizer.step(std::move(reduced), sk::clip(norm, 1));
             counted = launches;
-            CHECK((step == 0 || counted.copies_in == 0));
+            CHECK((step == 0 || counted.copies == 0));
         }
     });
     return counted;
 }
 
 /// What a few steps leave: every parameter, norm and loss scale.
-template <class Engine, class MakeOptimizer>
-std::vector<double> trained(const MakeOptimizer& make_optimizer) {
+template <class MakeOptimizer>
+std::vector<double> trained(bool device, const MakeOptimizer& make_optimizer) {
     std::vector<double> left;
-    on_one_rank<Engine>([&](auto& rank) {
-        std::vector<Layer<Engine, float>> floats;
-        std::vector<Layer<Engine, sk::bf16>> halves;
-        std::vector<Layer<Engine, double>> doubles;
-        std::vector<Layer<Engine, float>> more;
+    const auto train = [&](auto& rank) {
+        std::vector<Layer<float>> floats;
+        std::vector<Layer<sk::bf16>> halves;
+        std::vector<Layer<double>> doubles;
+        std::vector<Layer<float>> more;
         add_layers(floats, rank, 4, "floats.", ten_tensors<float>());
         add_layers(floats, rank, 1, "frozen.", sk::TensorList<float>{{"w", {40}, {.frozen = true}}});
         add_layers(halves, rank, 3, "halves.",
@@ -103,7 +103,7 @@ std::vector<double> trained(const MakeOptimizer& make_optimizer) {
             for (auto& layer : doubles) { f(layer); }
             for (auto& layer : more) { f(layer); }
         };
-        sk::LossScale<Engine> loss_scale(rank, {.initial = 8, .growth_interval = 2});
+        sk::LossScale<sk::DefaultEngine> loss_scale(rank, {.initial = 8, .growth_interval = 2});
         for (std::size_t step = 0; step < 6; ++step) {
             sk::Accumulation accumulation{model};
             std::size_t group = 0;
@@ -141,17 +141,17 @@ std::vector<double> trained(const MakeOptimizer& make_optimizer) {
         });
         left.push_back(static_cast<double>(optimizer.steps(floats[0])));
         left.push_back(static_cast<double>(optimizer.steps(more[1])));
-    });
+    };
+    device ? on_device(train) : sk::self::run(sk::DeviceMesh<1>{}, train);
     return left;
 }
 
 template <class MakeOptimizer>
 void check_same_everywhere(const MakeOptimizer& make_optimizer) {
-    const std::vector<double> alone = trained<sk::self::Engine>(make_optimizer);
+    const std::vector<double> alone = trained(false, make_optimizer);
     launches = {};
-    CHECK(trained<counting::Engine>(make_optimizer) == alone);
+    CHECK(trained(true, make_optimizer) == alone);
     CHECK(launches.batches > 0);
-    CHECK(trained<counting::PlainEngine>(make_optimizer) == alone);
     // Of six steps one overflows, and groups 0 and 8 (of the ten that are trained) sit one out each.
     CHECK(alone[alone.size() - 2] == 4);
     CHECK(alone[alone.size() - 1] == 4);
@@ -181,8 +181,8 @@ TEST_CASE(
     CHECK(launches_of_step(1, 0).pieces == 10);
     const auto ranges_with = [](const sk::TensorList<float>& tensors, std::vector<sk::ParamGroup> groups) {
         std::size_t ranges = 0;
-        on_one_rank<counting::Engine>([&](auto& rank) {
-            std::vector<Layer<counting::Engine, float>> layers;
+        on_device([&](auto& rank) {
+            std::vector<Layer<float>> layers;
             add_layers(layers, rank, 1, "layer.", tensors);
             sk::Model model{layers};
             sk::SGD optimizer{model, {.learning_rate = 0.5, .weight_decay = 0.5}, std::move(groups)};
@@ -203,7 +203,7 @@ TEST_CASE(
     CHECK(ranges_with({{"a", {63}}, {"b", {64}}}, {}) == 2);  // padding between them
 }
 
-TEST_CASE("launches: batches, kernels by index and neither give the same bits, for every optimizer and precision") {
+TEST_CASE("launches: a device's batches give the bits of the host's loops, for every optimizer and precision") {
     const std::vector<sk::ParamGroup> own{
         {.matches = [](auto path, auto name) { return path == "floats.1" || name == "t3"; },
          .learning_rate_scale = 0.25,
@@ -217,8 +217,8 @@ TEST_CASE("launches: batches, kernels by index and neither give the same bits, f
 }
 
 TEST_CASE("launches: groups that are left out are jumped over, and nothing is uploaded for that") {
-    on_one_rank<counting::Engine>([&](auto& rank) {
-        std::vector<Layer<counting::Engine, float>> layers;
+    on_device([&](auto& rank) {
+        std::vector<Layer<float>> layers;
         add_layers(layers, rank, 9, "layers.", ten_tensors<float>());
         sk::Model model{layers};
         sk::AdamW optimizer{model, {}};
@@ -233,14 +233,14 @@ TEST_CASE("launches: groups that are left out are jumped over, and nothing is up
             optimizer.step(std::move(reduced), sk::clip(norm, 1));
             CHECK(launches.all == (left_out == 4 ? 8 : 5));
             CHECK(launches.pieces == (left_out == 9 ? 90 : 80));
-            CHECK(launches.copies_in == (left_out == 9 ? 1 : 0));  // the norm's table, at its first use
+            CHECK(launches.copies == (left_out == 9 ? 1 : 0));  // the norm's table, at its first use
         }
     });
 }
 
 TEST_CASE("launches: the last work of a step's own norm is part of the step's first launch, with the same bits") {
-    on_one_rank<counting::Engine>([&](auto& rank) {
-        std::vector<Layer<counting::Engine, float>> layers;
+    on_device([&](auto& rank) {
+        std::vector<Layer<float>> layers;
         add_layers(layers, rank, 2, "layers.", ten_tensors<float>());
         sk::Model model{layers};
         sk::SGD optimizer{model, {.learning_rate = 0.5}};
@@ -277,13 +277,13 @@ TEST_CASE("launches: the last work of a step's own norm is part of the step's fi
 }
 
 TEST_CASE("launches: a model whose group was exchanged has a norm's table of its own, also at the same address") {
-    on_one_rank<counting::Engine>([&](auto& rank) {
-        std::vector<Layer<counting::Engine, float>> layers;
+    on_device([&](auto& rank) {
+        std::vector<Layer<float>> layers;
         add_layers(layers, rank, 3, "layers.", ten_tensors<float>());
         for (std::size_t round = 0; round < 4; ++round) {
             // Other places in the buffer count each time.
-            layers[1] = Layer<counting::Engine, float>(
-                rank, "layers.1", {{"a", {64 * (round + 1)}, {.frozen = true}}, {"b", {64 * (9 - round)}}});
+            layers[1] = Layer<float>(rank, "layers.1",
+                                     {{"a", {64 * (round + 1)}, {.frozen = true}}, {"b", {64 * (9 - round)}}});
             layers[1].initialize([](auto, auto, auto) { return 2.0; });
             sk::Model model{layers};
             sk::SGD optimizer{model, {.learning_rate = 1}};

@@ -22,7 +22,7 @@
 #include <shardkit/schedule/peak.hpp>
 
 #include "unit/backend/overlaps.hpp"
-#include "unit/optim/counting_engine.hpp"
+#include "unit/optim/counting_device.hpp"
 #include "unit/sharded/chosen.hpp"
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/trainer.hpp"
@@ -172,8 +172,8 @@ TEST_CASE("a step allocates nothing once two steps are over") {
 TEST_CASE("a norm and a step of many groups in few launches allocate nothing, also where groups are left out") {
     // Nothing is computed from the third step on: what is timed is the host's work for it.
     for (const std::size_t groups : {1U, 10U, 100U, 300U}) {
-        counting::on_one_rank<counting::Engine>([&](auto& rank) {
-            using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, counting::Engine>;
+        counting::on_device([&](auto& rank) {
+            using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
             std::vector<Layer> layers;
             for (std::size_t i = 0; i < groups; ++i) {
                 layers.emplace_back(rank, "layers." + std::to_string(i), sk::TensorList<float>{{"w", {64}}});
