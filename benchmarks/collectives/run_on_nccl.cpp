@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -10,19 +9,18 @@
 namespace benchmarks {
 
 void run_on_nccl(const Options& options, const RowSink& sink) {
-    using Engine = shardkit::nccl::Engine<shardkit::gpu::Kernels>;
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     const auto measured = [&](auto& rank) {
-        shardkit::Context<Engine>& context = rank;
+        shardkit::Context<shardkit::DefaultEngine>& context = rank;
         run_rank(context, options, sink);
     };
     shardkit::nccl::Options of_world;
     of_world.staging_bytes = options.staging_bytes;
     if (program::Place::is_launched()) {
-        shardkit::nccl::run<Engine>(mesh, measured, {}, of_world);
+        shardkit::nccl::run(mesh, measured, {}, of_world);
     } else {
         shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0, of_world);
-        shardkit::nccl::run<Engine>(mesh, alone, measured);
+        shardkit::nccl::run(mesh, alone, measured);
     }
 }
 

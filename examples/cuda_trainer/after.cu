@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #ifndef __CUDA_ARCH__  // all device code is in kernels.cu: nvcc's pass for the device reads nothing here
-#include <shardkit/backend/cub/kernels.hpp>
-
 #include "after.hpp"
 #include "program.hpp"
 
 int main(int count, char** words) {
-    using Engine = shardkit::nccl::Engine<shardkit::gpu::Kernels>;
     return cuda_trainer::run_trainer({words + 1, words + count}, stdout, stderr,
-                                     [](auto&&... given) { return cuda_trainer::after::train<Engine>(given...); });
+                                     [](auto&&... given) { return cuda_trainer::after::train(given...); });
 }
 #endif

@@ -75,13 +75,13 @@ HeadWeights<T> head(const auto& from) {
 }
 
 /// The parameters, in one group for each part of the model.
-template <class Engine>
 struct ShardedModel {
-    sk::Sharded<EmbeddingGroup, sk::DynamicPolicy, Engine> embedding;
-    std::vector<sk::Sharded<BlockGroup, sk::DynamicPolicy, Engine>> blocks;
-    sk::Sharded<HeadGroup, sk::DynamicPolicy, Engine> head;
+    sk::Sharded<EmbeddingGroup, sk::DynamicPolicy> embedding;
+    std::vector<sk::Sharded<BlockGroup, sk::DynamicPolicy>> blocks;
+    sk::Sharded<HeadGroup, sk::DynamicPolicy> head;
 
-    ShardedModel(sk::Context<Engine>& rank, const Shape& s, const sk::DynamicPolicy& policy, sk::Offload offload)
+    ShardedModel(sk::Context<sk::DefaultEngine>& rank, const Shape& s, const sk::DynamicPolicy& policy,
+                 sk::Offload offload)
         : embedding(rank, "embedding",
                     {sk::shape<Table>(Shape::vocabulary, s.embedding), sk::shape<Projection>(s.width, s.inputs()),
                      sk::shape<Bias>(s.width)},
@@ -118,9 +118,8 @@ class AbortOnError {
 };
 
 /// Trains, and returns the loss of every step.
-template <class Engine>
-std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
-                         const Report& report, sk::nccl::Options nccl = {}) {
+inline std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
+                                const Report& report, sk::nccl::Options nccl = {}) {
     const sk::DynamicPolicy policy = options.policy.policy();
     using Mesh = sk::DeviceMesh<sk::dynamic>;
     const Shape& shape = options.shape;
@@ -135,8 +134,8 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     // After the memory, whose release waits for what is under way; before the first collective, which makes
     // communicators.
     const AbortOnError guard(world, job);
-    sk::Rank<Engine, Mesh> rank = sk::nccl::make_rank<Engine>(Mesh(job.ranks), world);
-    ShardedModel<Engine> parts(rank, shape, policy, options.offload);
+    auto rank = sk::nccl::make_rank(Mesh(job.ranks), world);
+    ShardedModel parts(rank, shape, policy, options.offload);
     sk::Model model{parts.embedding, parts.blocks, parts.head};
     model.initialize([&](auto path, auto parameter, std::uint64_t i) {
         return initial_value(shape, options.seed, path, parameter, i);
@@ -146,9 +145,9 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
                                          .norms_per_step = options.clip > 0 ? 1U : 0U};
     const sk::planner::MemoryPlan planned = sk::plan(model, steps).memory;
     if (!options.schedule) { report.model_bytes((planned.total() - planned.staging - planned.engine).value); }
-    std::optional<sk::schedule::Following<Engine>> following;
+    std::optional<sk::schedule::Following<sk::DefaultEngine>> following;
     // After the guard: NCCL's abort waits for graphs that use the communicator.
-    std::optional<sk::gpu::StepGraph<typename Engine::Stream>> graph;
+    std::optional<sk::gpu::StepGraph> graph;
 
     const auto train_step = [&] {
         check(cudaMemsetAsync(loss.data(), 0, loss.bytes(), gpu.stream), "cudaMemsetAsync");
@@ -188,11 +187,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
         inputs.load(step);
         // The first step is a plain one: it takes memory, which a capture refuses.
         if (options.graph && step > 0) {
-            if (!graph) {
-                const sk::Streams<typename Engine::Stream> streams{rank.compute_stream(), rank.communication_stream(),
-                                                                   rank.reduction_stream()};
-                graph.emplace(streams, sk::nccl::stream(rank), train_step);
-            }
+            if (!graph) { graph.emplace(rank.streams(), train_step); }
             graph->launch();
             world.keep_pace(rank.compute_stream());  // looks after the peers, as verbs outside of graphs do
         } else if (options.schedule && step == 0) {

@@ -9,7 +9,10 @@
 
 #include "../../benchmarks/collectives/run_rank.hpp"
 #include "../../benchmarks/common/require_gpus.hpp"
+#include "../../benchmarks/gpu/kernels.hpp"
+#include "../unit/backend/nccl/given_kernels.hpp"
 #include "../unit/backend/nccl/paced_ranks.hpp"
+#include "looped_kernels.hpp"
 #include "planted_verb.hpp"
 
 namespace collectives_standin_test {
@@ -48,6 +51,7 @@ std::vector<Row> rows_of(const Options& options, paced_ranks::Paces paces) {
               shardkit::Context<Engine>& context = rank;
               run_rank(context, options, [&](const Row& row) { rows.push_back(row); });
           }) == "");
+    CHECK(host_functions::given_beside(benchmarks::gpu::Kernels{}) == "");
     return rows;
 }
 
@@ -120,22 +124,6 @@ TEST_CASE("nccl: one planted value is one wrong value, a call left out is many")
                 if (V::moves_data && VerbFacts::of(verb, 3).has(placement)) { check_data_check<V>(placement); }
             }
         });
-    }
-}
-
-TEST_CASE("nccl: a pattern of one's own has right data and CUDA's copy beside it, at every pace") {
-    for (const paced_ranks::Paces paces : paced_ranks::some_paces()) {
-        CHECK(paced_ranks::run(shardkit::DeviceMesh<3>{}, paces, {}, [&](auto& rank, const auto& streams) {
-                  const std::vector<std::size_t> odd{1, 5, 17, 1000};
-                  Pattern<Engine> pattern(rank, "of a test");
-                  pattern.add(ReduceScatter{}, rank.world(), odd).add(AllGather{}, rank.world(), odd);
-                  pattern.template add<shardkit::bf16>(AllReduce{}, rank.world(), odd);
-                  pattern.compute([&] { streams.compute.synchronize(); });
-                  const PatternFigure figure = pattern.measure({.warmup = 1, .calls = 2, .rounds = 2});
-                  CHECK(figure.together.wrong == 0);
-                  REQUIRE(figure.together.copy.has_value());
-                  CHECK(figure.together.copy->way == "cudaMemcpyAsync");
-              }) == "");
     }
 }
 

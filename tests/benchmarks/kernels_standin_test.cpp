@@ -7,8 +7,10 @@
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "../../benchmarks/gpu/kernels.hpp"
 #include "../../benchmarks/kernels/gpu_times.hpp"
 #include "../../benchmarks/kernels/run_kernels.hpp"
+#include "../unit/backend/nccl/given_kernels.hpp"
 #include "check_kernel.hpp"
 #include "looped_kernels.hpp"
 #include "standin.hpp"
@@ -18,7 +20,7 @@ namespace kernels_standin_test {
 namespace {
 
 using namespace benchmarks::kernels;
-using Engine = shardkit::nccl::Engine<looped_kernels::Kernels>;
+using Engine = shardkit::DefaultEngine;
 
 /// f(context) on the one rank of a World, whose streams work as late as they may, and then early.
 template <class F>
@@ -28,12 +30,13 @@ void on_a_gpu(const F& f) {
         standin::set_pace(pace);
         {
             shardkit::nccl::World world(shardkit::nccl::UniqueId::create(), 1, 0);
-            shardkit::nccl::run<Engine>(shardkit::DeviceMesh<1>{}, world, [&](auto& rank) {
+            shardkit::nccl::run(shardkit::DeviceMesh<1>{}, world, [&](auto& rank) {
                 shardkit::Context<Engine>& context = rank;
                 f(context);
             });
         }
         host_functions::Kept::all().forget();
+        CHECK(host_functions::given_beside(benchmarks::gpu::Kernels{}) == "");
         CHECK(standin::frees_in_use().empty());
         CHECK(standin::live() == standin::Live{});
     }
@@ -45,7 +48,7 @@ std::vector<Row> rows_of(const Options& options) {
         rows.clear();
         run_kernels(
             context, options, [&](const Row& row) { rows.push_back(row); },
-            GpuTimes{{context.compute_stream(), context.communication_stream()}, options.graph});
+            GpuTimes{context.streams(), options.graph});
     });
     return rows;
 }

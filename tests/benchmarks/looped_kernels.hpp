@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include <shardkit/backend/cub/launched_kernels.hpp>
+#include <shardkit/backend/host/device_kernels.hpp>
 
 #include "../unit/backend/nccl/host_functions.hpp"
 
-/// What gpu::Kernels launch, as loops in the stand-in's streams: the same passes, cut into the same vectors.
+/// What gpu::Kernels launch, as loops in the stand-in's streams: the same passes, cut into the same vectors. A
+/// program of several files includes it in each that launches kernels.
 namespace looped_kernels {
 
 /// What the passes want of a launch.
@@ -20,9 +21,9 @@ class Launch {
     explicit Launch(const Stream& stream) : stream_(stream) {}
 
     template <class Work>
-    void operator()(std::uint64_t count, const Work& work, std::string_view) const {
+    void operator()(std::uint64_t count, const Work& work, std::string_view /*kernel*/) const {
         stream_.submit([count, work] {
-            for (std::uint64_t i = 0; i < count; ++i) { work(i); }
+            for (std::uint64_t i = count; i > 0; --i) { work(i - 1); }
         });
     }
 
@@ -30,33 +31,36 @@ class Launch {
     host_functions::LaunchedStream stream_;
 };
 
-struct Kernels : host_functions::Kernels {
+/// The norm and what begins a step are the host's.
+struct Kernels : host_functions::Kernels, shardkit::gpu::detail::LaunchedKernels<Launch> {
     using Launched = shardkit::gpu::detail::LaunchedKernels<Launch>;
-    using Stream = Launched::Stream;
+    using Launched::accumulate;
+    using Launched::accumulate_pair;
+    using Launched::combine;
+    using Launched::convert;
+    using Launched::convert_rows;
+    using Launched::fill;
+    using Launched::for_each_index;
+    using Launched::pack;
+    using Launched::run_once;
+    using Launched::unpack;
+    using Launched::update;
+    using Launched::update_batch;
+    using Launched::update_entry;
+};
 
-    template <class From, class To>
-    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
-        Launched::convert(stream, from, to);
-    }
-    template <class Addend, class Sum>
-    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        Launched::accumulate(stream, addend, total);
-    }
-    template <class Update, class Spans>
-    static void update(const Stream& stream, std::span<const shardkit::rules::UpdateRange> ranges,
-                       const Update* updates, const std::uint32_t* skip, const Spans& spans) {
-        Launched::update(stream, ranges, updates, skip, spans);
-    }
-    template <class T>
-    static void pack(const Stream& stream, std::span<const shardkit::engine::TensorPiece<T>> table,
-                     std::span<T> flat) {
-        Launched::pack(stream, table, flat);
-    }
-    template <class T>
-    static void unpack(const Stream& stream, std::span<const shardkit::engine::TensorPiece<T>> table,
-                       std::span<T> flat) {
-        Launched::unpack(stream, table, flat);
-    }
+template <class Kernel>
+concept Looped = requires {
+    sizeof(Kernel);
 };
 
 }  // namespace looped_kernels
+
+template <host_functions::Launched Kernel>
+requires looped_kernels::Looped<Kernel>
+struct shardkit::engine::DeviceLaunchOf<Kernel> {
+    static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
+        host_functions::Given::all().add(typeid(Kernel));
+        kernel.template on<looped_kernels::Kernels>(shardkit::gpu::TimelineRef(stream));
+    }
+};

@@ -39,20 +39,13 @@ namespace sk = shardkit;
 
 namespace {
 
-#if defined(TRAINS_ON_NCCL) && !defined(SHARDKIT_COMPILED)
-using Engine = sk::nccl::Engine<host_functions::Kernels>;
-#else
 using Engine = sk::DefaultEngine;
-#endif
 using Rank = sk::Context<Engine>;
-constexpr bool has_host = std::is_same_v<Engine, sk::DefaultEngine>;
 
 /// Runs f(rank) for every rank of the mesh, on threads, or on as many GPUs of the stand-in.
 template <class Mesh, class F>
 void run(std::string_view engine, Mesh mesh, const F& f) {
-    if (engine == "threads") {
-        if constexpr (has_host) { return sk::threads::run(mesh, f); }
-    }
+    if (engine == "threads") { return sk::threads::run(mesh, f); }
 #ifdef TRAINS_ON_NCCL
     if (engine == "nccl") {
         const auto id = sk::nccl::UniqueId::create();
@@ -63,7 +56,7 @@ void run(std::string_view engine, Mesh mesh, const F& f) {
                 options.device = static_cast<int>(r);
                 options.sums = sk::nccl::Sums::exchanged;  // the bits of threads
                 sk::nccl::World world(id, mesh.size(), r, options);
-                sk::nccl::run<Engine>(mesh, world, f);
+                sk::nccl::run(mesh, world, f);
             });
         }
         return;
@@ -74,14 +67,13 @@ void run(std::string_view engine, Mesh mesh, const F& f) {
 
 /// Muon with the library's products on threads, and with the code base's over NCCL.
 template <class Model>
-auto make_muon(std::string_view engine, const Model& model, const sk::MuonOptions& options,
+auto make_muon([[maybe_unused]] std::string_view engine, const Model& model, const sk::MuonOptions& options,
                const sk::AdamWOptions& rest) {
     using Muon = sk::Muon<Engine, typename Model::Precision>;
 #ifdef TRAINS_ON_NCCL
     if (engine == "nccl") { return std::make_unique<Muon>(model, code_base::DeviceProducts{}, options, rest); }
 #endif
-    if constexpr (has_host) { return std::make_unique<Muon>(model, options, rest); }
-    throw std::invalid_argument("this trainer has no products for " + std::string(engine));
+    return std::make_unique<Muon>(model, options, rest);
 }
 
 template <class E>

@@ -27,10 +27,8 @@ namespace trainer_ranks {
 
 using namespace cuda_trainer;
 #ifdef SHARDKIT_COMPILED
-using Engine = shardkit::DefaultEngine;
 inline void forget_launches() {}  // the core has them
 #else
-using Engine = shardkit::nccl::Engine<host_functions::Kernels>;
 inline void forget_launches() { host_functions::Kept::all().forget(); }
 #endif
 using Losses = std::vector<float>;
@@ -46,7 +44,7 @@ inline shardkit::nccl::Options small_and_patient() {
 }
 inline Train sharded_with(shardkit::nccl::Options nccl) {
     return [nccl](const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
-                  const Report& report) { return after::train<Engine>(options, text, gpu, job, report, nccl); };
+                  const Report& report) { return after::train(options, text, gpu, job, report, nccl); };
 }
 inline Train sharded() { return sharded_with(small_and_patient()); }
 
@@ -64,7 +62,7 @@ inline Train sharded_communicating(standin::Pace pace) {
         standin::set_pace(communication.native, pace);
         shardkit::nccl::Options nccl = small_and_patient();
         nccl.communication = communication.native;
-        return after::train<Engine>(options, text, gpu, job, report, nccl);
+        return after::train(options, text, gpu, job, report, nccl);
     };
 }
 

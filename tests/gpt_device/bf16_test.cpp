@@ -24,7 +24,7 @@ namespace {
 struct EmulatedPlace : HostPlace {
     template <class T>
     using Storage = T;
-    static constexpr std::size_t column_parts = DevicePlace<Engine>::column_parts;
+    static constexpr std::size_t column_parts = DevicePlace::column_parts;
 
     template <class Work>
     static void columns(std::size_t n, Work work) {

@@ -19,7 +19,7 @@
 namespace device_training {
 
 using namespace train_gpt;
-using Engine = gpu_ranks::TypedEngine;
+using Engine = sk::DefaultEngine;
 using paced_ranks::Pace;
 using paced_ranks::Paces;
 
@@ -53,7 +53,7 @@ template <class T, class Report>
 std::vector<double> train_in(sk::nccl::World& world, const Options& options, Steps how, const Report& report) {
     const auto mesh = mesh_of(options);
     sk::Rank<Engine, std::remove_const_t<decltype(mesh)>> rank(
-        mesh, gpu_ranks::TypedComm(world), rank_options(planned(options).chosen), world.streams());
+        mesh, gpu_ranks::Comm(world), rank_options(planned(options).chosen), world.streams());
     return train_on<T>(rank, options, how, report);
 }
 

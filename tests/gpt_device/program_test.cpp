@@ -44,7 +44,7 @@ Ended started(std::vector<const char*> words) {
     const File out(std::tmpfile());
     const File errors(std::tmpfile());
     words.insert(words.begin(), "gpt");
-    const int status = device_program<Engine>(static_cast<int>(words.size()), words.data(), out.get(), errors.get());
+    const int status = device_program(static_cast<int>(words.size()), words.data(), out.get(), errors.get());
     return {status, contents(out.get()), contents(errors.get())};
 }
 

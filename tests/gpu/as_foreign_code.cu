@@ -13,7 +13,6 @@
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 
-#include <shardkit/backend/cub/kernels.cuh>
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/nccl.hpp>
 #include <shardkit/shardkit.hpp>
@@ -22,7 +21,7 @@ constexpr int checked_by_the_user(int code, const char* /*file*/, int /*line*/) 
 static_assert(check(1) == 2 && CEIL_DIV(7, 2) == 4 && min(3, 4) + max(3, 4) == 7);
 
 namespace sk = shardkit;
-using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::nccl::Engine<sk::gpu::Kernels>>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
 
 // Warned of a value that was thrown away (#2810-D), where it is assigned.
 void prefetch(std::vector<Layer>& layers) {
@@ -39,7 +38,7 @@ void prefetch(std::vector<Layer>& layers) {
 static_assert(sk::FloatingElement<__nv_bfloat16> && sk::FloatingElement<__half>);
 static_assert(sk::element_type_of<__nv_bfloat16> == sk::ElementType::bf16);
 template <class E>
-using Block = sk::Sharded<sk::TensorList<E>, sk::FullShard, sk::nccl::Engine<sk::gpu::Kernels>>;
+using Block = sk::Sharded<sk::TensorList<E>, sk::FullShard>;
 template <class E>
 void train(Block<E>& block) {
     sk::Model model{block};

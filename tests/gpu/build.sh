@@ -88,9 +88,11 @@ unit() {
 program() {
     local name=$1 source=$2
     local -a libraries=()
-    if uses_nccl "$source"; then libraries=("${nccl_libraries[@]}"); fi
+    local -a kernels=("$out/libkernels.a")
+    # Nothing names what launches a kernel of a rank: its objects are linked as they are, and not taken from an archive.
+    if uses_nccl "$source"; then kernels=("$out"/instantiate*.o "$out/trainer_kernels.o") libraries=("${nccl_libraries[@]}"); fi
     if grep -q '^#include <cublas_v2.h>' "$source"; then libraries+=(-lcublas); fi
-    "$nvcc" -ccbin "$cxx" --no-device-link "${link_flags[@]}" "$out/$name.o" "$out/main.o" "$out/libkernels.a" \
+    "$nvcc" -ccbin "$cxx" --no-device-link "${link_flags[@]}" "$out/$name.o" "$out/main.o" "${kernels[@]}" \
         "${libraries[@]}" -o "$programs/$name"
 }
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/kernels.cuh>
 #include <shardkit/nccl.hpp>
 #include <shardkit/shardkit.hpp>
 
@@ -10,7 +9,7 @@
 // so.
 
 namespace sk = shardkit;
-using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::nccl::Engine<sk::gpu::Kernels>>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
 
 void drop(std::vector<Layer>& layers) {
     sk::Model model{layers};

@@ -3,8 +3,6 @@
 
 #include <string_view>
 
-#include <shardkit/backend/cub/kernels.hpp>
-#include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/shardkit.hpp>
@@ -21,7 +19,7 @@ using step_trainer::Settings;
 
 namespace {
 
-using Engine = sk::nccl::Engine<sk::gpu::Kernels>;
+using Engine = sk::DefaultEngine;
 using Mesh = sk::DeviceMesh<1>;
 
 template <class T, class Policy>

@@ -14,6 +14,7 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
+#include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/backend/nccl/world.hpp>
@@ -103,7 +104,7 @@ RANK_CASE("a thousand launches") {
     sk::nccl::World connected(place.id, place.ranks, place.rank, place.options());
     sk::nccl::Options options = place.options();
     options.timeout = std::chrono::seconds(1);
-    sk::nccl::World world(sk::nccl::Borrow{Engine::Communicator(connected).native()}, options);
+    sk::nccl::World world(sk::nccl::Borrow{sk::nccl::native(Engine::Communicator(connected))}, options);
     const auto values = world.buffer<float>(1000);
     sum_and_wait(world, values);
     {

@@ -19,7 +19,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/world.hpp>
@@ -283,7 +282,7 @@ RANK_CASE("failure") {
     const bool fails = place.rank + 1 == place.ranks;
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
     const auto run = [&] {
-        sk::nccl::run<Engine>(Mesh(place.ranks, 1, 1), world, [&](auto& rank) {
+        sk::nccl::run(Mesh(place.ranks, 1, 1), world, [&](auto& rank) {
             step_trainer::Trainer<float, std::remove_reference_t<decltype(rank)>> trainer(
                 rank, sk::DynamicPolicy(sk::FullShard{}), Settings{.microbatches = 2});
             trainer.step();

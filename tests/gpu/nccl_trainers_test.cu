@@ -8,7 +8,6 @@
 
 #include <cublas_v2.h>
 
-#include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/cuda/cublas_products.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/world.hpp>

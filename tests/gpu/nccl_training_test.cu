@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
@@ -80,8 +79,7 @@ void check_as_self(Clip clip) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) { expected = train<T, Policy>(rank, clip); });
     sk::nccl::World world(sk::nccl::UniqueId::create(), 1, 0);
     std::vector<double> got;
-    sk::nccl::run<sk::nccl::Engine<sk::gpu::Kernels>>(sk::DeviceMesh<1>{}, world,
-                                                      [&](auto& rank) { got = train<T, Policy>(rank, clip); });
+    sk::nccl::run(sk::DeviceMesh<1>{}, world, [&](auto& rank) { got = train<T, Policy>(rank, clip); });
     REQUIRE(got.size() == expected.size());
     CHECK(got[0] == doctest::Approx(expected[0]).epsilon(1e-5));
     // The norm is added up in another order, and it scales every gradient when it clips.

@@ -3,44 +3,10 @@
 // a loop of the stream's. So a GPU that is lent for minutes does not show what is wrong with the tests.
 #define SHARDKIT_TEST_ON_STANDIN
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include <shardkit/backend/cub/kernels.hpp>
-
-#include "unit/backend/cub/serial_kernels.hpp"
+#include "../benchmarks/looped_kernels.hpp"
 #include "unit/backend/nccl/gpu_ranks.hpp"
-
-namespace shardkit::gpu::detail {
-
-template <class Work>
-void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string_view /*kernel*/) const {
-    host_functions::LaunchedStream(stream_).submit([count, work] {
-        for (std::uint64_t i = count; i > 0; --i) { work(i - 1); }
-    });
-}
-template <class First, class Work>
-void DeviceLaunch::behind(const First& first, std::uint64_t count, const Work& work,
-                          std::string_view /*kernel*/) const {
-    host_functions::LaunchedStream(stream_).submit([first, count, work] {
-        const std::span<const double> reads = first.reads();
-        const std::vector<double> read(reads.begin(), reads.end());
-        first(read.data());
-        for (std::uint64_t i = count; i > 0; --i) { work(i - 1); }
-    });
-}
-template <FloatingElement T>
-void norm_partial(const gpu::TimelineRef& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
-                  const double* scale, double* into) {
-    host_functions::LaunchedStream(stream).submit(
-        [=] { test::SerialKernels::norm_partial({}, pieces, positions, scale, into); });
-}
-
-}  // namespace shardkit::gpu::detail
 
 void preload_trainers() {}
 

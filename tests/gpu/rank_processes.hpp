@@ -22,10 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -45,8 +44,8 @@ namespace rank_processes {
 
 namespace sk = shardkit;
 
-using Kernels = sk::gpu::Kernels;
-using Engine = sk::nccl::Engine<Kernels>;
+using Engine = sk::DefaultEngine;
+using Kernels = Engine::Kernels;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 inline constexpr int sharing_version = 23000;

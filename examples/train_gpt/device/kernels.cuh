@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/backend/cub/elementwise.hpp>
 #include <shardkit/backend/cub/kernel_launches.hpp>
 #include <shardkit/backend/cub/launches.cuh>
 #include <shardkit/expert_parallel/token_rows.hpp>
@@ -22,9 +21,10 @@ namespace train_gpt {
 template <class T>
 struct PassKernels {
     using A = Arithmetic<T>;
-    using Elements = shardkit::gpu::Launches<shardkit::gpu::detail::FillPass<T>, shardkit::gpu::detail::FillPass<A>,
-                                             shardkit::gpu::detail::ConvertPass<A, T>, EachGelu<T>,
-                                             EachGeluBackward<T>, AddRounded<T>>;
+    using OfLibrary = shardkit::gpu::KernelLaunches<shardkit::engine::Fill<T>, shardkit::engine::Fill<A>,
+                                                    shardkit::engine::Convert<A, T>, shardkit::engine::Convert<T, T>,
+                                                    shardkit::engine::Convert<T, A>>;
+    using Elements = shardkit::gpu::Launches<EachGelu<T>, EachGeluBackward<T>, AddRounded<T>>;
     using Rows =
         shardkit::gpu::Launches<EachRow<TakeRow<T, T>>, EachRow<TakeRow<T, A>>, EachRow<AddPosition<T, T>>,
                                 EachRow<LayerNorm<T, T>>, EachRow<LayerNormBackward<T, T>>, EachRow<AddBias<T, T>>,
@@ -35,14 +35,12 @@ struct PassKernels {
         shardkit::gpu::Launches<EachColumn<LayerNormSums<T>>, EachColumn<ColumnSums<T>>,
                                 EachColumn<ScatterRows<T, Positions>>, EachColumn<ScatterRows<T, TokenRows>>>;
     /// Of a layer of experts. The three in the middle are of expert_parallel/token_rows.hpp.
-    using OfExperts =
-        shardkit::gpu::Launches<shardkit::gpu::detail::ConvertPass<T, T>, shardkit::gpu::detail::ConvertPass<T, A>,
-                                AddRounded<T, T>, AddRounded<A>, shardkit::detail::WriteRow<T, A>,
-                                shardkit::detail::SumRows<T, A>, shardkit::detail::WeightGradient<T, A>,
-                                EachRow<ChooseExperts<A>>, EachColumn<CountChoices>, SumCounts,
-                                EachColumn<PlaceChoices>, EachRow<RouterBackward<T>>>;
+    using OfExperts = shardkit::gpu::Launches<AddRounded<T, T>, AddRounded<A>, shardkit::detail::WriteRow<T, A>,
+                                              shardkit::detail::SumRows<T, A>, shardkit::detail::WeightGradient<T, A>,
+                                              EachRow<ChooseExperts<A>>, EachColumn<CountChoices>, SumCounts,
+                                              EachColumn<PlaceChoices>, EachRow<RouterBackward<T>>>;
 
-    static void calls() { shardkit::gpu::LaunchLists<Elements, Rows, OfColumns, OfExperts>::calls(); }
+    static void calls() { shardkit::gpu::LaunchLists<OfLibrary, Elements, Rows, OfColumns, OfExperts>::calls(); }
 };
 
 }  // namespace train_gpt

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/element.hpp>
 
 #include "../model/convert.hpp"
@@ -114,14 +116,13 @@ struct EachColumn {
 };
 
 /// A rank's device: launches in the order of its compute stream.
-template <class Engine>
 class DevicePlace : public DeviceLayout {
-    using Kernels = typename Engine::Kernels;
+    using Kernels = shardkit::DefaultEngine::Kernels;
 
   public:
     struct CountsAttention {};
 
-    DevicePlace(const typename Engine::Stream& stream, const DeviceProducts<Engine>& products)
+    DevicePlace(const shardkit::AnyStream& stream, const DeviceProducts& products)
         : stream_(stream), products_(&products) {}
 
     template <class Work>
@@ -155,7 +156,7 @@ class DevicePlace : public DeviceLayout {
     template <class S, class R, class A = shardkit::Arithmetic<S>>
     void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<R> result, Into into, A scale = A{1},
                   Repeats repeats = {}) const {
-        products_->template multiply<S>(a, b, result, into, scale, repeats);
+        products_->multiply<S>(a, b, result, into, scale, repeats);
     }
     template <class S>
     bool multiply_biased(Matrix<const S> a, Matrix<const S> b, const S* bias, Matrix<S> y, S* gelu) const {
@@ -172,8 +173,8 @@ class DevicePlace : public DeviceLayout {
         Kernels::for_each_index(stream_, (n + Packs::lanes - 1) / Packs::lanes, packs);
     }
 
-    typename Engine::Stream stream_;
-    const DeviceProducts<Engine>* products_;
+    shardkit::AnyStream stream_;
+    const DeviceProducts* products_;
 };
 
 }  // namespace train_gpt

@@ -14,6 +14,7 @@
 
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "../model/matrix.hpp"
@@ -21,14 +22,14 @@
 namespace train_gpt {
 
 /// The model's products by cuBLAS and cuBLASLt, on the compute stream of one rank.
-template <class Engine>
 class DeviceProducts {
   public:
     /// Of its own, so that products can be captured into a graph. NVIDIA recommends so much on Hopper.
     static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-    explicit DeviceProducts(const shardkit::Context<Engine>& context, std::size_t bytes = workspace_bytes)
-        : stream_(context.compute_stream().native()), workspace_(context.template local_buffer<std::uint8_t>(bytes)) {
+    explicit DeviceProducts(const shardkit::Context<shardkit::DefaultEngine>& context,
+                            std::size_t bytes = workspace_bytes)
+        : stream_(context.compute_stream().native()), workspace_(context.local_buffer<std::uint8_t>(bytes)) {
         check(cublasCreate(&handle_), "cublasCreate");
         try {
             check(cublasSetStream(handle_, stream_), "cublasSetStream");
@@ -160,7 +161,7 @@ class DeviceProducts {
     }
 
     cudaStream_t stream_;
-    typename Engine::template Buffer<std::uint8_t> workspace_;  // of both, as one product comes after the other
+    shardkit::HostBuffer<std::uint8_t> workspace_;  // of both, as one product comes after the other
     cublasHandle_t handle_ = nullptr;
 };
 

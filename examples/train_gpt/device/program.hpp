@@ -23,10 +23,9 @@
 
 namespace train_gpt {
 
-/// The program, on an engine for GPUs, with main's arguments. Rank 0 writes to `out`, every rank its errors to
+/// The program, on GPUs, with main's arguments. Rank 0 writes to `out`, every rank its errors to
 /// `errors`. Returns the exit status.
-template <class Engine>
-int device_program(int count, const char* const* words, std::FILE* out, std::FILE* errors) {
+inline int device_program(int count, const char* const* words, std::FILE* out, std::FILE* errors) {
     try {
         const bool alone = std::getenv("RANK") == nullptr && std::getenv("WORLD_SIZE") == nullptr;
         const std::optional<sk::nccl::Launcher> launcher =
@@ -41,7 +40,7 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
         }
         const Options& options = *parsed;
         const PlanSummary plan = make_plan(options, sk::nccl::traits_of(sk::nccl::Options{}, options.mesh.world()),
-                                           DeviceProducts<Engine>::workspace_bytes);
+                                           DeviceProducts::workspace_bytes);
         const Inputs inputs = read_inputs(options);
         const program::OutputFile trace("--trace", reports ? options.trace : std::string());
         if (reports) { std::fputs((inputs.start.notes + describe_plan(options, plan)).c_str(), out); }
@@ -53,7 +52,7 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
         sk::nccl::World world =
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
         const auto& mesh = options.mesh;
-        sk::nccl::run<Engine>(
+        sk::nccl::run(
             sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), options.ep), world,
             [&](auto& rank) {
                 using Clock = std::chrono::steady_clock;
@@ -81,8 +80,7 @@ int device_program(int count, const char* const* words, std::FILE* out, std::FIL
                 };
                 report.launched = [&] { world.keep_pace(rank.compute_stream()); };
                 const auto train = [&](auto element) {
-                    return train_on_device<decltype(element)>(rank, job, DeviceProducts<Engine>::workspace_bytes,
-                                                              report);
+                    return train_on_device<decltype(element)>(rank, job, DeviceProducts::workspace_bytes, report);
                 };
                 const std::vector<double> losses = options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
                 if (reports && !losses.empty()) {

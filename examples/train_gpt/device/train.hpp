@@ -28,11 +28,11 @@ struct DeviceReport {
 };
 
 /// Trains on one rank, and returns the loss of each step.
-template <class T, class Engine>
-std::vector<double> train_on_device(sk::Context<Engine>& context, const Job& job, std::size_t workspace_bytes,
-                                    const DeviceReport& report) {
-    const DeviceProducts<Engine> products(context, workspace_bytes);
-    Trainer<ShardedModel<Engine, T, DevicePlace<Engine>>, DevicePlace<Engine>> trainer(
+template <class T>
+std::vector<double> train_on_device(sk::Context<sk::DefaultEngine>& context, const Job& job,
+                                    std::size_t workspace_bytes, const DeviceReport& report) {
+    const DeviceProducts products(context, workspace_bytes);
+    Trainer<ShardedModel<sk::DefaultEngine, T, DevicePlace>, DevicePlace> trainer(
         context, job,
         [](const auto& groups, const Options& options) { return make_adamw<sk::StateFormat::full>(groups, options); },
         {context.compute_stream(), products});
@@ -40,7 +40,7 @@ std::vector<double> train_on_device(sk::Context<Engine>& context, const Job& job
     const std::size_t first = job.start.first_step;
     const std::size_t steps = options.steps;
     std::vector<double> losses;
-    std::optional<sk::gpu::StepGraph<typename Engine::Stream>> graph;
+    std::optional<sk::gpu::StepGraph> graph;
     for (std::size_t step = first; step < steps; ++step) {
         const bool last = step + 1 == steps;
         const bool traces = last && !options.trace.empty();

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <shardkit/comm/stream.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
 
@@ -156,6 +157,14 @@ class AnyStream {
     bool is_inline() const noexcept { return queue_ == nullptr; }
     /// Returns whether its work is a device's, on memory of the device.
     bool on_device() const noexcept { return queue_ != nullptr && queue_->on_device(); }
+    /// Returns CUDA's own stream.
+    /// @throws UsageError for a stream of the host
+    CUstream_st* native(SourceLocation where = SourceLocation::current()) const {
+        if (!on_device()) {
+            throw_usage_error(where, "a stream of the host was given, expected one of a device: of the engine nccl");
+        }
+        return queue_->native();
+    }
     bool runs_on(const engine::WorkQueue& queue) const noexcept { return queue_ == &queue; }
 
     /// Returns an event behind the work given to the stream so far.

@@ -17,6 +17,7 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/default_engine.hpp>
+#include <shardkit/rank/streams.hpp>
 
 namespace shardkit {
 namespace self {
@@ -103,6 +104,9 @@ class Context {
     Context& adopt(const AxisNames& axes, const Lent& adopted, SourceLocation where = SourceLocation::current()) {
         core_.adopt(axes, adopted, 0, where);
         return *this;
+    }
+    Streams<Stream> streams() const noexcept {
+        return {compute_stream(), communication_stream(), reduction_stream()};
     }
     Stream compute_stream() const noexcept { return stream(compiled::StreamFor::compute); }
     Stream communication_stream() const noexcept { return stream(compiled::StreamFor::communication); }

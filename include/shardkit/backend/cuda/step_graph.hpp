@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/rank/streams.hpp>
 
@@ -18,16 +19,14 @@ namespace shardkit::gpu {
 ///     trainer.step();  // takes the memory that every step needs, which a capture refuses
 ///     const gpu::StepGraph graph(rank.streams(), [&] { trainer.step(); });
 ///     for (...) { load_inputs();  graph.launch(); }
-template <class Stream>
 class StepGraph {
   public:
-    /// Captures what `step()` gives to the rank's streams; nothing of it is done. `compute` is CUDA's own compute
-    /// stream. What is given to the streams later is ordered behind what was before, whether or not the step throws.
-    /// @throws what the step throws; Error
+    /// Captures what `step()` gives to the rank's streams; nothing of it is done. What is given to the streams later
+    /// is ordered behind what was before, whether or not the step throws.
+    /// @throws what the step throws; Error; UsageError for streams of the host
     template <class Step>
-    StepGraph(const Streams<Stream>& streams, cudaStream_t compute, const Step& step,
-              SourceLocation where = SourceLocation::current())
-        : streams_(streams), compute_(compute) {
+    StepGraph(const Streams<AnyStream>& streams, const Step& step, SourceLocation where = SourceLocation::current())
+        : streams_(streams), compute_(streams.compute.native(where)) {
         detail::check(cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture",
                       where);
         cudaGraph_t captured = nullptr;
@@ -49,10 +48,6 @@ class StepGraph {
         detail::check(cudaGraphInstantiate(&executable, captured, 0), "cudaGraphInstantiate", where);
         executable_.reset(executable);
     }
-    /// The same where the streams say which ones of CUDA's they are.
-    template <class Step>
-    StepGraph(const Streams<Stream>& streams, const Step& step, SourceLocation where = SourceLocation::current())
-        : StepGraph(streams, streams.compute.native(), step, where) {}
 
     /// Gives the step to the streams, behind all their work so far; the host does not wait.
     /// @throws Error
@@ -77,7 +72,7 @@ class StepGraph {
         streams_.fork();
     }
 
-    Streams<Stream> streams_;
+    Streams<AnyStream> streams_;
     cudaStream_t compute_;
     Owned<cudaGraphExec_t> executable_;
 };

@@ -53,14 +53,15 @@ class Launcher {
         const std::optional<std::size_t> rank = read.number("RANK");
         const std::optional<std::size_t> size = read.number("WORLD_SIZE");
         const std::optional<std::size_t> local = read.number("LOCAL_RANK");
-        const std::optional<std::size_t> local_size =
-            look_up("LOCAL_WORLD_SIZE") ? read.number("LOCAL_WORLD_SIZE") : std::nullopt;
         if (rank && size && *rank >= *size) { read.complain("RANK=", *rank, " is not below WORLD_SIZE=", *size); }
-        if (local && local_size && *local >= *local_size) {
-            read.complain("LOCAL_RANK=", *local, " is not below LOCAL_WORLD_SIZE=", *local_size);
-        }
-        if (size && local_size && *local_size > *size) {
-            read.complain("LOCAL_WORLD_SIZE=", *local_size, " is above WORLD_SIZE=", *size);
+        if (look_up("LOCAL_WORLD_SIZE")) {
+            const std::optional<std::size_t> local_size = read.number("LOCAL_WORLD_SIZE");
+            if (local && local_size && *local >= *local_size) {
+                read.complain("LOCAL_RANK=", *local, " is not below LOCAL_WORLD_SIZE=", *local_size);
+            }
+            if (size && local_size && *local_size > *size) {
+                read.complain("LOCAL_WORLD_SIZE=", *local_size, " is above WORLD_SIZE=", *size);
+            }
         }
         if (local && !gpu::detail::has_device(*local, gpus)) {
             read.complain("LOCAL_RANK=", *local, " is not below the number of GPUs of this machine, which is ", gpus);

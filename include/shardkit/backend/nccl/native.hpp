@@ -19,7 +19,7 @@ namespace shardkit::nccl {
 /// @throws UsageError for a rank of another engine
 template <class Rank>
 cudaStream_t stream(const Rank& rank, SourceLocation where = SourceLocation::current()) {
-    return gpu::TimelineRef(rank.compute_stream(), where).native();
+    return rank.compute_stream().native(where);
 }
 
 /// Returns a communicator of the user's over some of the World's ranks, for Context::adopt. The World uses it and

@@ -239,10 +239,11 @@ class World final : public detail::Connections {
     }
     /// Counts the launch of a CUDA graph with verbs as a verb on `stream`, for a loop that never waits otherwise: see
     /// Options::verbs_ahead.
-    /// @throws CommError when a peer is gone
-    void keep_pace(const gpu::TimelineRef& stream, SourceLocation where = SourceLocation::current()) {
+    /// @throws CommError when a peer is gone; UsageError for a stream of the host
+    void keep_pace(const AnyStream& given, SourceLocation where = SourceLocation::current()) {
         act();
         require_usable("keep_pace", where);
+        const gpu::TimelineRef stream(given, where);
         order_.mark(stream, runs_beside(stream));
         order_.wait_for_room(streams(), where);
     }

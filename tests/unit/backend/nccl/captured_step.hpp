@@ -2,10 +2,9 @@
 #pragma once
 
 #include <shardkit/backend/cuda/step_graph.hpp>
-#include <shardkit/backend/cuda/timeline.hpp>
 
 namespace step_trainer {
 
-using CapturedStep = shardkit::gpu::StepGraph<shardkit::gpu::TimelineRef>;
+using CapturedStep = shardkit::gpu::StepGraph;
 
 }  // namespace step_trainer

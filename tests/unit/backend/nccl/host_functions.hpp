@@ -117,13 +117,14 @@ class Given {
 struct NeverLaunched {
     constexpr void operator()() const {}
 };
+template <class Kernel>
+concept Launched = !std::same_as<Kernel, shardkit::engine::RunOnce<NeverLaunched>>;
 
 }  // namespace host_functions
 
 /// What backend/cub/launches.cuh is where there is a GPU.
-template <class Kernel>
-requires(!std::same_as<Kernel, shardkit::engine::RunOnce<host_functions::NeverLaunched>>)  //
-    struct shardkit::engine::DeviceLaunchOf<Kernel> {
+template <host_functions::Launched Kernel>
+struct shardkit::engine::DeviceLaunchOf<Kernel> {
     static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
         host_functions::Given::all().add(typeid(Kernel));
         kernel.template on<host_functions::Kernels>(shardkit::gpu::TimelineRef(stream));
