@@ -17,10 +17,11 @@ Flags::Flags(const std::string& description, const std::string& program)
     : app_(std::make_unique<App>(description, program)) {}
 Flags::~Flags() = default;
 
-void Flags::add(const std::string& names, const std::string& value, const std::string& help) {
+std::string Flags::add(const std::string& names, const std::string& value, const std::string& help) {
     const std::size_t comma = names.find(',');
     const std::string flag = comma == names.npos ? names : names.substr(comma + 1);
     app_->cli.add_option(names, given_[flag], help)->type_name(value);
+    return flag;
 }
 
 void Flags::add_switch(const std::string& name, const std::string& help) { app_->cli.add_flag(name, help); }
@@ -29,6 +30,7 @@ bool Flags::parse(int count, const char* const* arguments, std::string& help) {
     CLI::App& cli = app_->cli;
     try {
         cli.parse(count, arguments);
+        for (const auto& [flag, read] : readers_) { use(flag, read); }
         return true;
     } catch (const CLI::CallForHelp&) {
         help = cli.help();

@@ -33,4 +33,23 @@ void read_name(const Flags& flags, const std::string& name, const Names& names, 
     });
 }
 
+/// What reads a flag into `target` by a parse function, for Flags::add.
+template <class Target, class Parse>
+Read into(Target& target, Parse parse) {
+    return [&target, parse](const std::string& flag, const std::string& given) { target = parse(flag, given); };
+}
+template <class Whole>
+Read into_count(Whole& target, std::uint64_t least, std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) {
+    return [&target, least, most](const std::string& flag, const std::string& given) {
+        target = parse_count(flag, given, least, most);
+    };
+}
+/// Enum: as read_name.
+template <class Enum, class Names>
+Read into_name(Enum& target, const Names& names) {
+    return [&](const std::string& flag, const std::string& given) {
+        target = static_cast<Enum>(parse_name(flag, given, names));
+    };
+}
+
 }  // namespace program

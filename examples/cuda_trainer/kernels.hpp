@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "random.hpp"
+#include "shape.hpp"
 
 namespace cuda_trainer {
 

@@ -9,13 +9,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 #include <shardkit/policy/sharded_options.hpp>
 
 #include "../common/input_error.hpp"
-#include "../common/parse.hpp"
 #include "../common/policy_choice.hpp"
+#include "../common/read_flag.hpp"
 #include "shape.hpp"
 
 namespace cuda_trainer {
@@ -74,35 +73,25 @@ inline constexpr const char* usage =
 /// The words after the program's name.
 /// @throws InputError that names the flag, what was given and what was expected
 inline Options parse(std::span<const char* const> words) {
-    using Text = const std::string&;
+    using program::into, program::into_count, program::into_name;
+    constexpr std::uint64_t many = 1'000'000'000;
     Options o;
-    const auto count = [](auto& to, std::uint64_t least = 1, std::uint64_t most = 1'000'000'000) {
-        return [&to, least, most](Text flag, Text given) { to = program::parse_count(flag, given, least, most); };
-    };
-    const auto number = [](double& to) {
-        return [&to](Text flag, Text given) { to = program::parse_not_negative(flag, given); };
-    };
-    const auto name = [](auto& to, const auto& names) {
-        return [&](Text flag, Text given) {
-            to = static_cast<std::remove_reference_t<decltype(to)>>(program::parse_name(flag, given, names));
-        };
-    };
-    const std::map<std::string, std::function<void(Text flag, Text given)>> flags{
-        {"--text", [&](Text flag, Text given) { o.text = program::parse_file(flag, given); }},
-        {"--steps", count(o.steps)},
-        {"--batch", count(o.batch, 1, 1'000'000)},
-        {"--microbatches", count(o.microbatches)},
-        {"--context", count(o.shape.context, 1, 1024)},
-        {"--width", count(o.shape.width, 1, 65536)},
-        {"--layers", count(o.shape.layers, 1, 1000)},
-        {"--lr", number(o.learning_rate)},
-        {"--clip", number(o.clip)},
-        {"--policy", [&](Text flag, Text given) { o.policy = program::parse_policy(flag, given); }},
-        {"--schedule", name(o.schedule, program::switch_names)},
-        {"--graph", name(o.graph, program::switch_names)},
-        {"--offload", name(o.offload, offload_names)},
-        {"--seed", count(o.seed, 0, UINT64_MAX)},
-        {"--every", count(o.every)},
+    const std::map<std::string, program::Read> flags{
+        {"--text", into(o.text, program::parse_file)},
+        {"--steps", into_count(o.steps, 1, many)},
+        {"--batch", into_count(o.batch, 1, 1'000'000)},
+        {"--microbatches", into_count(o.microbatches, 1, many)},
+        {"--context", into_count(o.shape.context, 1, 1024)},
+        {"--width", into_count(o.shape.width, 1, 65536)},
+        {"--layers", into_count(o.shape.layers, 1, 1000)},
+        {"--lr", into(o.learning_rate, program::parse_not_negative)},
+        {"--clip", into(o.clip, program::parse_not_negative)},
+        {"--policy", into(o.policy, program::parse_policy)},
+        {"--schedule", into_name(o.schedule, program::switch_names)},
+        {"--graph", into_name(o.graph, program::switch_names)},
+        {"--offload", into_name(o.offload, offload_names)},
+        {"--seed", into_count(o.seed, 0)},
+        {"--every", into_count(o.every, 1, many)},
     };
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string flag = words[i];

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <string_view>
 
 namespace cuda_trainer {
 
@@ -29,5 +32,32 @@ struct Shape {
         return table() + projection() + width + layers * block + logits() + vocabulary;
     }
 };
+
+/// Source:  splitmix64, Steele, Lea and Flood, 2014
+constexpr std::uint64_t mix(std::uint64_t state) {
+    state += 0x9e3779b97f4a7c15U;
+    state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9U;
+    state = (state ^ (state >> 27U)) * 0x94d049bb133111ebU;
+    return state ^ (state >> 31U);
+}
+
+/// Element `i` of a parameter before training: uniform with a variance of one over the inputs, biases zero. A pure
+/// function of its arguments, so that every rank and every way to hold the parameters begins with the same model.
+inline double initial_value(const Shape& shape, std::uint64_t seed, std::string_view path, std::string_view parameter,
+                            std::uint64_t i) {
+    double variance = 0;
+    if (parameter == "table") { variance = 1; }
+    if (parameter == "projection") { variance = 1 / static_cast<double>(shape.inputs()); }
+    if (parameter == "expand") { variance = 1 / static_cast<double>(shape.width); }
+    if (parameter == "contract") { variance = 0.5 / static_cast<double>(shape.hidden() * shape.layers); }
+    if (parameter == "logits") { variance = 0.01 / static_cast<double>(shape.width); }
+    if (variance == 0) { return 0; }
+    std::uint64_t state = mix(seed);
+    for (const std::string_view name : {path, parameter}) {
+        for (const char letter : name) { state = mix(state ^ static_cast<unsigned char>(letter)); }
+    }
+    const double unit = static_cast<double>(mix(state + i) >> 11U) * 0x1p-53;
+    return (2 * unit - 1) * std::sqrt(3 * variance);
+}
 
 }  // namespace cuda_trainer

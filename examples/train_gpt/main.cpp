@@ -26,7 +26,6 @@
 #include "../common/text_format.hpp"
 #include "model/blas.hpp"
 #include "program/command_line.hpp"
-#include "program/hash_lines.hpp"
 #include "program/job.hpp"
 #include "program/plan_summary.hpp"
 #include "program/progress.hpp"
@@ -150,8 +149,12 @@ Results train_and_show(const Prepared& prepared, bool reports) {
     job.identity = prepared.inputs.identity;
     job.chosen = prepared.plan.chosen;
     job.encoding = prepared.inputs.text.encoding;
-    const StopSignals signals;
-    job.signal = StopSignals::came;
+    std::optional<StopSignals> signals;
+    if (!options.replay) {
+        signals.emplace();
+        job.signal = StopSignals::came;
+    }
+    job.trained = [&] { signals.reset(); };
     if (!reports) { return train(job); }
     std::optional<HashesFile> hashes;
     if (prepared.file("--hashes").wanted()) {
@@ -167,8 +170,7 @@ void write_results(const Prepared& prepared, const Results& results, const Resid
     const Options& options = prepared.options;
     const std::size_t first_step = prepared.inputs.start.first_step;
     if (const OutputFile& json = prepared.file("--json"); json.wanted()) {
-        json.write(results.signal != 0 ? json_report_of_interrupted(options, prepared.plan, results, first_step)
-                                       : json_report(options, prepared.plan, results, resident, first_step));
+        json.write(json_report(options, prepared.plan, results, resident, first_step));
     }
     const OutputFile &trace = prepared.file("--trace"), &plot = prepared.file("--plot");
     if (trace.wanted() && !results.trace.empty()) { trace.write(results.trace); }
@@ -192,9 +194,10 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
     if (results.signal == 0) { return; }
     const std::string text =
         reached_text(options, results, StopSignals::name(results.signal), prepared.inputs.start.first_step);
-    const std::string where = !results.saved.empty() ? ", saved in " + results.saved
-                              : options.json.empty() ? ""
-                                                     : ", written to " + options.json;
+    std::string where = results.saved.empty() ? "" : ", saved in " + results.saved;
+    for (const std::string& file : {options.json, options.plot}) {
+        if (!file.empty()) { where += ", written to " + file; }
+    }
     std::fprintf(stderr, "train_gpt: interrupted by %s%s\n", text.c_str(), where.c_str());
     if (options.save.empty()) {  // ends as without a handler
         std::fflush(nullptr);

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "../../examples/train_gpt/model/matmul.hpp"
+#include "../../examples/train_gpt/model/host_place.hpp"
 
 namespace blas_test {
 

@@ -206,6 +206,8 @@ TEST_SUITE("gpt.command_line") {
             {"--save a --save-every 0", {"--save-every '0'", "whole number from 1"}},
             {"--keep 5", {"--keep alone", "expected --save as well"}},
             {"--ep 2", {"--ep 2", "expected --experts"}},
+            {"--top 3", {"--top alone", "expected --experts as well"}},
+            {"--experts 0 --capacity 8", {"--capacity alone", "expected --experts as well"}},
             {"--experts 4 --top 5", {"--top 5 of --experts 4", "expected at most as many"}},
             {"--experts 4 --mesh 3x1x1 --ep 3 --batch 12", {"--experts 4", "expected a multiple of --ep 3"}},
             {"--experts 6 --mesh 4x1x1 --ep 3", {"--ep 3 with --mesh 4x1x1", "expected a divisor of dp x cp"}},
@@ -215,8 +217,6 @@ TEST_SUITE("gpt.command_line") {
              {"--slices 8 with --ep 2 and --dtype bf16", "expected fp32 or fp64"}},
             {"--experts 4 --mesh 1x2x1 --sequence-parallel on",
              {"--experts 4", "--sequence-parallel on", "expected off"}},
-            {"--gather e4m3 --mesh 4x1x1 --policy hybrid_optimizer:2",
-             {"--gather e4m3 with --policy hybrid_optimizer:2", "expected one that has all masters in each group"}},
             {"--names gpt2", {"--names alone", "expected --save or --init as well"}},
             {"--init a --names llama", {"'llama'", "shardkit or gpt2"}},
             {"--plot curve.gif", {"'curve.gif'", ".png or .svg"}},
@@ -250,51 +250,6 @@ TEST_SUITE("gpt.command_line") {
         }
     }
 
-    TEST_CASE("--offload is of plans: pinned memory and the link's bytes in place of the GPU's") {
-        const std::string run = "--mesh 8x1x1 --dtype bf16 --layers 2 --width 256 --heads 4 --schedule none";
-        CHECK(error_of(run + " --offload states")
-                  .find("--offload states: the engines of this program have the host's") != std::string::npos);
-        CHECK(error_of(run + " --plan --optimizer muon --offload update").find("--offload update") !=
-              std::string::npos);
-        const auto plan_of = [&](const std::string& flags) { return make_plan(*parse(run + " --plan " + flags)); };
-        const auto none = plan_of("--offload none").library;
-        const auto states = plan_of("--offload states").library;
-        const auto update = plan_of("--offload update").library;
-        const std::uint64_t moved = none.memory.master.value + none.memory.optimizer.value;
-        CHECK(none.memory.host.value == 0);
-        CHECK(states.memory.host.value == moved);
-        CHECK(states.memory.total() + states.memory.host == none.memory.total() + states.memory.offload_slots);
-        CHECK(states.host_link.to_device.value == moved);
-        CHECK(update.memory.total() + states.memory.host == none.memory.total());
-        CHECK(update.host_link.to_host.value == 3 * update.host_link.to_device.value);
-        const Options options = *parse(run + " --plan --offload states");
-        const std::string text = describe_plan(options, make_plan(options));
-        CHECK(text.find("pinned on the host") != std::string::npos);
-        CHECK(text.find("over the link to the host's memory per rank and step, planned:") != std::string::npos);
-    }
-    TEST_CASE("--gather puts codes into the blocks' gathers: a byte for each element, in plans too") {
-        const std::string run = "--mesh 8x1x1 --layers 2 --width 256 --heads 4 --schedule none";
-        const auto plan_of = [&](const std::string& gather) {
-            return make_plan(*parse(run + " --plan --gather " + gather)).library.memory;
-        };
-        const auto full = plan_of("full");
-        const auto e4m3 = plan_of("e4m3");
-        CHECK(full.master.value == 0);
-        CHECK(e4m3.master.value == plan_of("int8").master.value);
-        // Of the blocks' elements a byte in place of four, which are the masters' now.
-        const auto blocks = static_cast<double>(e4m3.master.value);
-        CHECK(static_cast<double>(e4m3.parameters.value) ==
-              doctest::Approx(static_cast<double>(full.parameters.value) - blocks * 3 / 4).epsilon(0.01));
-        CHECK(blocks > static_cast<double>(full.parameters.value) / 2);
-        CHECK(describe_plan(*parse(run + " --gather int8"), make_plan(*parse(run + " --gather int8")))
-                  .find(", blocks gathered as int8,") != std::string::npos);
-        for (const char* const other :
-             {"--dtype bf16", "--optimizer muon", "--states bf16", "--plan --offload states"}) {
-            CAPTURE(other);
-            CHECK(error_of(run + " --gather e4m3 " + other).find("--gather e4m3: this program has it with") !=
-                  std::string::npos);
-        }
-    }
     TEST_CASE("--plan prints the plan of a mesh that no laptop has, without taking its memory") {
         const auto options =
             parse("--plan --mesh 64x1x1 --batch 64 --width 4096 --layers 32 --heads 32 --sequence 2048 --dtype bf16");

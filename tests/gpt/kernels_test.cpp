@@ -11,8 +11,8 @@
 #include "../../examples/train_gpt/model/gelu.hpp"
 #include "../../examples/train_gpt/model/host_place.hpp"
 #include "../../examples/train_gpt/model/initialise.hpp"
-#include "../../examples/train_gpt/model/lanes.hpp"
 #include "../../examples/train_gpt/model/layer_norm.hpp"
+#include "../../examples/train_gpt/model/place.hpp"
 #include "../largest_difference.hpp"
 
 using namespace train_gpt;

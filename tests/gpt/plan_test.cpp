@@ -25,23 +25,11 @@ Options few_steps(std::size_t ranks, std::size_t batch) {
 }  // namespace
 
 TEST_SUITE("gpt.plan") {
-    TEST_CASE("memory is within 2 % of the plan for every policy, microbatches included") {
+    TEST_CASE("memory is the plan's for every policy, microbatches included") {
         Options options = few_steps(4, test_size::reduced() ? 12 : 24);
         options.microbatches = 3;
         if (test_size::reduced()) { options.model.sequence = 16; }
         for_each_policy(options, check_plan);
-    }
-
-    TEST_CASE("memory and traffic of gathers of codes are the plan's for every policy") {
-        Options options = few_steps(4, 8);
-        options.model.sequence = 16;
-        for (const GatherKind gather : {GatherKind::e4m3, GatherKind::int8}) {
-            options.gather = gather;
-            for_each_policy(options, [](const Options& each) {
-                using enum program::PolicyKind;
-                if (each.policy.kind != hybrid_optimizer && each.policy.kind != secondary_shard) { check_plan(each); }
-            });
-        }
     }
 
     TEST_CASE("memory and traffic of experts are the plan's for every ep, with tp and cp, and under a schedule") {
@@ -74,7 +62,7 @@ TEST_SUITE("gpt.plan") {
         }
     }
 
-    TEST_CASE("memory is within 2 % of the plan where ranks, sequences and layers leave little of it to a rank") {
+    TEST_CASE("memory is the plan's where ranks, sequences and layers leave little of it to a rank") {
         Options options = few_steps(8, 8);
         if (!test_size::reduced()) { for_each_policy(options, check_plan); }
         options.model.sequence = 16;

@@ -276,9 +276,10 @@ TEST_SUITE("gpt.program") {
         CHECK(object.at("planned_bytes_per_rank") > object.at("parameters").get<std::size_t>() / 2 * 4 * 4);
         CHECK(object.at("peak_bytes_per_rank") > object.at("parameters").get<std::size_t>() / 2 * 4 * 4);
         CHECK(object.at("parameters") == (256 + 8) * 8 + 12 * 64 + 13 * 8 + 16);
-        CHECK(object.at("collectives").at("all_gather").at("count") == 2 + 2 + 1);
-        CHECK(object.at("collectives").at("reduce_scatter").at("count") == 3);
-        CHECK(object.at("collectives").at("reduce_scatter").at("bytes").get<std::uint64_t>() > 0);
+        const auto& over_dp = object.at("collectives_by_axes").at("dp");
+        CHECK(over_dp.at("all_gather").at("count") == 2 + 2 + 1);
+        CHECK(over_dp.at("reduce_scatter").at("count") == 3);
+        CHECK(over_dp.at("reduce_scatter").at("bytes").get<std::uint64_t>() > 0);
     }
 }
 

@@ -113,8 +113,10 @@ void for_each_policy(Options options, F f) {
     }
 }
 
-/// Measured collectives, by verb and axes, are the planned ones, and so are peak bytes within 2 %; steady steps take
-/// no memory. With experts they take tables of routes, and without a capacity their collectives depend on the tokens.
+/// Measured collectives, by verb and axes, are the planned ones. Peak bytes are no fewer than the planned ones, which
+/// are those of buffers, and more by what the library's objects take: up to 24 KiB for each group, whatever its size.
+/// Steady steps take no memory. With experts they take tables of routes, and without a capacity their collectives
+/// depend on the tokens.
 inline void check_plan(const Options& options) {
     const PlanSummary plan = make_plan(options);
     const Results results = run(options);
@@ -134,8 +136,10 @@ inline void check_plan(const Options& options) {
         CHECK(results.collectives[i].bytes == expected[i].bytes);
         CHECK(results.collectives[i].payload == expected[i].payload);
     }
-    const auto planned = static_cast<double>(plan.bytes_per_rank());
-    CHECK(static_cast<double>(results.peak_bytes_per_rank) / planned == doctest::Approx(1.0).epsilon(0.02));
+    const std::size_t of_layers = options.model.layers * (options.model.experts > 0 ? 3 : 1);
+    const std::size_t groups = 2 + of_layers + (options.model.head == HeadKind::untied ? 1 : 0);
+    CHECK(results.peak_bytes_per_rank >= plan.bytes_per_rank());
+    CHECK(results.peak_bytes_per_rank <= plan.bytes_per_rank() + groups * 24576);
     if (options.model.experts == 0) { CHECK(results.allocations_per_steady_step == 0); }
 }
 

@@ -56,7 +56,8 @@ def check_training(folder, ranks, flags, mesh=None):
     if not alike:
         return
     for verb in ("all_gather", "reduce_scatter"):
-        expect(ours["collectives"].get(verb) == theirs["collectives"].get(verb), f"{what}: the same {verb}", done)
+        of_verb = [{axes: row.get(verb) for axes, row in report["collectives_by_axes"].items()} for report in (ours, theirs)]
+        expect(of_verb[0] == of_verb[1], f"{what}: the same {verb}", done)
     # Staging memory is the World's, and an engine keeps some KiB for its groups, threads that defer calls, as they do for
     # gathers ahead, some more; the rest is what was planned.
     kept = (16 if "prefetch" in theirs["schedule"]["follows"] else 8) << 10
@@ -86,7 +87,7 @@ def check_hosts(folder):
                and len(re.findall(r" calls +\S+ \S+ +\S+ \S+ between hosts$", done.stdout, re.MULTILINE)) == 2 * len(rows),
                f"{what}: and in the tables", done)
         if flags == ["--policy", "full_shard"]:
-            bytes_moved = {verb: row["bytes"] for verb, row in report["collectives"].items()}
+            bytes_moved = {verb: row["bytes"] for verb, row in report["collectives_by_axes"]["dp"].items()}
             expect(3 * crossing["reduce_scatter"] == 2 * bytes_moved["reduce_scatter"],
                    f"{what}: of 3 addends 2 come from the other host", done)
             # A rank's part of the head's two vectors is so small that it goes to every rank.

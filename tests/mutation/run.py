@@ -55,7 +55,7 @@ AXES = {
     "tp": [],
     "tp_": [],
     "cp_": [],
-    "data_ranks": [],
+    "data_ranks_": [],
 }
 # The same for one file, where another communicator is at hand.
 AXES_IN = {

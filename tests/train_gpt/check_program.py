@@ -163,7 +163,14 @@ def check_unfinished(folder):
         expect(report["interrupted"] and 0 < steps == len(report["grad_norms"]) < report["steps"] == 1000000,
                f"{end.name}: the file holds the steps that were done")
         expect(re.fullmatch(rf"train_gpt: interrupted by {end.name} after step {steps} of 1000000: loss \d\.\d+, "
-                            r"written to old\.json\n", said) is not None, f"{end.name} is told in a line: {said}")
+                            r"written to old\.json, written to new\.svg\n", said) is not None, f"{end.name} is told in a line: {said}")
+    with subprocess.Popen([PROGRAM, *SMALL, "--steps", "1", "--sample", "1000000000"], cwd=folder, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as started:
+        while not started.stdout.readline().startswith(b"step 1/1  loss"):
+            time.sleep(0.01)
+        started.send_signal(signal.SIGTERM)
+        started.communicate(timeout=60)
+    expect(started.returncode == -signal.SIGTERM, "a signal ends a sample too")
     (folder / "old.json").write_text("old", encoding="utf-8")
     (folder / "new.svg").unlink()
     done = run(folder, "--steps", "3", "--lr", "1e30", "--json", "old.json", "--plot", "new.svg", "--mesh", "4x1x1")
@@ -208,7 +215,7 @@ def check_ended_and_saved(folder):
         expect(code == 0 and report["interrupted"] and report["first_step"] == first < done,
                f"{end.name} ends it with 0, steps {first} to {done}: {code} {said}")
         expect(re.fullmatch(rf"train_gpt: interrupted by {end.name} after step {done} of 1000000: loss \d\.\d+, saved in "
-                            rf"run/step-{done:08}\n", said) is not None, f"it says so: {said}")
+                            rf"run/step-{done:08}, written to run\.json\n", said) is not None, f"it says so: {said}")
         first = done
     done = run(folder, "--resume", "run", "--steps", str(first), "--sample", "4", "--json", "end.json")
     report = json.loads((folder / "end.json").read_text(encoding="utf-8"))
@@ -426,7 +433,8 @@ def check_schedules(folder):
                    and abs(timed["exposed_share"] - timed["exposed_seconds"] / timed["communication_seconds"]) < 1e-9
                    and b"a step: " in done.stdout, f"the last step is timed: {timed}", done)
         expect(name == "none" or f", hash {reports[name]['schedule']['hash']}\n" in table, "and its hash")
-    expect(reports["auto"]["collectives"]["all_gather"]["count"] < reports["none"]["collectives"]["all_gather"]["count"],
+    gathers = {name: reports[name]["collectives_by_axes"]["dp"]["all_gather"]["count"] for name in ("auto", "none")}
+    expect(gathers["auto"] < gathers["none"],
            "auto gathers less")
     done = run(folder, "--steps", "3", "--mesh", "2x1x1", "--json", "a.json")
     report = json.loads((folder / "a.json").read_text(encoding="utf-8"))

@@ -67,7 +67,7 @@ std::vector<double> train_on_device(sk::Context<sk::DefaultEngine>& context, con
             std::ranges::copy(trainer.losses(known, step + 1 - known), std::back_inserter(losses));
             report.step(step, losses.back());
         }
-        if (save_is_due(options, step + 1, last)) { report.saved(trainer.save(step + 1)); }
+        if (options.saves(step + 1, last)) { report.saved(trainer.save(step + 1)); }
     }
     return losses;
 }

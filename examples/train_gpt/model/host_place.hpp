@@ -2,24 +2,71 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 
-#include <shardkit/core/element.hpp>
+#include <cblas.h>
 
-#include "matmul.hpp"
+#include "blas.hpp"
+#include "matrix.hpp"
 #include "place.hpp"
 
 namespace train_gpt {
 
+/// Multiply-adds of matrix products: of all, and of those in attention, whose work depends on the tokens that a
+/// query may see.
+struct MultiplyAdds {
+    std::uint64_t all = 0;
+    std::uint64_t attention = 0;
+};
+
+/// What this thread has made so far.
+inline MultiplyAdds& multiply_adds() noexcept {
+    thread_local MultiplyAdds count;
+    return count;
+}
+
+/// What is made while it lives counts as attention.
+class CountsAttention {
+  public:
+    CountsAttention() noexcept : before_(multiply_adds().all) {}
+    CountsAttention(const CountsAttention&) = delete;
+    CountsAttention& operator=(const CountsAttention&) = delete;
+    ~CountsAttention() { multiply_adds().attention += multiply_adds().all - before_; }
+
+  private:
+    std::uint64_t before_;
+};
+
+/// result = scale * a b, or result += scale * a b.
+/// Shapes: a [m, k], b [k, n], result [m, n] as stored.
+/// The same operands give the same bits on every call with the same number of BLAS threads and the same kernel.
+template <std::floating_point A>
+void matmul(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A scale = A{1}) {
+    assert(a.rows == result.rows && a.columns == b.rows && b.columns == result.columns);
+    assert(result.order == Order::as_stored);
+    const auto extent = [](std::size_t n) { return static_cast<blasint>(n); };
+    const auto side = [](Order order) { return order == Order::transposed ? CblasTrans : CblasNoTrans; };
+    const A beta = into == Into::add ? A{1} : A{0};
+    blas();  // its kernel is chosen before the first product
+    if constexpr (std::same_as<A, double>) {
+        cblas_dgemm(CblasRowMajor, side(a.order), side(b.order), extent(a.rows), extent(b.columns), extent(a.columns),
+                    scale, a.data, extent(a.stride), b.data, extent(b.stride), beta, result.data,
+                    extent(result.stride));
+    } else {
+        static_assert(std::same_as<A, float>, "matmul: products are made in float or double");
+        cblas_sgemm(CblasRowMajor, side(a.order), side(b.order), extent(a.rows), extent(b.columns), extent(a.columns),
+                    scale, a.data, extent(a.stride), b.data, extent(b.stride), beta, result.data,
+                    extent(result.stride));
+    }
+    multiply_adds().all += static_cast<std::uint64_t>(a.rows) * a.columns * b.columns;
+}
+
 /// Loops of the calling thread, and the products of a CBLAS; all is done when a call returns.
-struct HostPlace {
-    template <class T>
-    using Storage = shardkit::Arithmetic<T>;
+struct HostPlace : HostLayout {
     using CountsAttention = train_gpt::CountsAttention;
-    static constexpr std::size_t column_parts = 1;
-    static constexpr std::size_t tokens_ahead = 0;
-    static constexpr std::size_t heads_at_once(std::size_t /*heads*/) { return 1; }
 
     template <class Work>
     static void each(std::size_t n, Work work) {

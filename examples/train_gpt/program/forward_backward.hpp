@@ -2,12 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <utility>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/step/accumulation.hpp>
 
 #include "../model/block_weights.hpp"
@@ -16,16 +13,6 @@
 #include "../model/parameters.hpp"
 
 namespace train_gpt {
-
-/// Returns what a block's window shows as numbers.
-template <class Model, class Window>
-const auto& numbers_of(Model& model, const Window& window) {
-    if constexpr (requires { model.numbers(window); }) {
-        return model.numbers(window);
-    } else {
-        return window;
-    }
-}
 
 /// Embedding and blocks, each gathered just before it is used and released just after.
 template <class Model, class Pass, class T = typename Model::T>
@@ -37,7 +24,7 @@ void forward_blocks(Model& model, Pass& pass, BatchShape batch, const Token* tok
     }
     for (std::size_t l = 0; l < model.blocks.size(); ++l) {
         auto w = model.blocks[l].unshard();
-        pass.block(l, block_weights<const T*, T>(numbers_of(model, w)));
+        pass.block(l, block_weights<const T*, T>(w));
         model.blocks[l].reshard(std::move(w));
         if (model.experts.empty()) { continue; }
         auto router = model.routers[l].unshard();
@@ -67,12 +54,6 @@ void with_head(Model& model, F f) {
     model.head.reshard(std::move(norm));
 }
 
-/// Looks at no gradients.
-struct NotSeen {
-    template <class Layer, class Handle>
-    void operator()(const Layer& /*layer*/, const Handle& /*gradients*/) const {}
-};
-
 /// Returns what this microbatch does to the gradient of a parameter that is an OverwrittenGradient.
 template <class Gradients, class P>
 Into overwritten(const Gradients& gradients, const P& parameter) {
@@ -82,9 +63,9 @@ Into overwritten(const Gradients& gradients, const P& parameter) {
 /// Forward and backward pass of one microbatch. The gradients are those of the loss summed over its tokens;
 /// whoever reduces them divides by the tokens of all ranks and microbatches; *loss becomes that sum. `seen(layer,
 /// gradients)` is called for each group before its gradients are added.
-template <class Model, class Accumulation, class Pass, class Seen = NotSeen, class T = typename Model::T>
+template <class Model, class Accumulation, class Pass, class Seen, class T = typename Model::T>
 void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, BatchShape batch, const Token* tokens,
-                      const Token* targets, double* loss, const Seen& seen = {}) {
+                      const Token* targets, double* loss, const Seen& seen) {
     const auto add = [&](auto& layer, auto&& gradients) {
         seen(layer, gradients);
         accumulation.add(std::forward<decltype(gradients)>(gradients));
@@ -133,7 +114,7 @@ void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, Batc
         auto w = block.unshard();
         auto d = accumulation.gradients(block);
         const Into into = overwritten(d, QkvWeight<T>{});  // and with it the block's other weights
-        pass.block_backward(l - 1, block_weights<const T*, T>(numbers_of(model, w)), block_weights<T*, T>(d), into);
+        pass.block_backward(l - 1, block_weights<const T*, T>(w), block_weights<T*, T>(d), into);
         block.reshard(std::move(w));
         add(block, std::move(d));
     }
@@ -141,12 +122,6 @@ void forward_backward(Model& model, Accumulation& accumulation, Pass& pass, Batc
     if (!d_embedding) { d_embedding.emplace(accumulation.gradients(model.embedding)); }
     pass.embed_backward(tokens, {(*d_embedding)[Wte<T>{}], (*d_embedding)[Wpe<T>{}]});
     add(model.embedding, std::move(*d_embedding));
-}
-
-/// Makes losses of this rank's tokens those of all data ranks'. Collective over them.
-template <class Communicator, class Stream>
-void add_losses(const Communicator& data_ranks, std::span<double> losses, const Stream& stream) {
-    sk::all_reduce_in_place(data_ranks, sk::ReduceOp::sum, losses, stream);
 }
 
 }  // namespace train_gpt

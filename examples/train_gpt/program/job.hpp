@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "choose_schedule.hpp"
 #include "encoding.hpp"
@@ -24,6 +25,9 @@ struct StepReport {
     double tokens_per_second;         // so far; from the second step on without the first
 };
 
+/// The first line of a file of --hashes, by which compare_hashes.py knows it.
+inline constexpr std::string_view hashes_begin = "step\tof\tgroup\tkind\thash\n";
+
 enum class KeepParameters : std::uint8_t { no, yes };
 
 /// One training run.
@@ -33,9 +37,10 @@ struct Job {
     std::function<void(const StepReport&)> after_step{};  // may be empty
     KeepParameters keep_parameters = KeepParameters::no;
     Start start{};
-    Identity identity{};            // saved with each step
-    ChosenSchedule chosen{};        // as PlanSummary has it
-    std::function<int()> signal{};  // the one that asked for the end, or 0; on every rank, or empty on every rank
+    Identity identity{};              // saved with each step
+    ChosenSchedule chosen{};          // as PlanSummary has it
+    std::function<int()> signal{};    // the one that asked for the end, or 0; on every rank, or empty on every rank
+    std::function<void()> trained{};  // called by rank 0 behind the last step, when nobody asks for `signal` any more
     std::function<void(const std::string&)> hashed{};  // called by rank 0 with the lines of --hashes; or empty
     Encoding encoding{};                               // of samples
 };
@@ -44,11 +49,9 @@ struct Job {
 /// @throws whatever a rank throws
 Results train(const Job& job);
 
-/// The part of train() for one element type, and for what gathers of the blocks carry: explicit instantiations in
-/// train_fp64.cpp and its siblings, so that they are compiled in pieces. Each is compiled once for all engines.
-template <class T, class Gather = T>
+/// The part of train() for one element type: explicit instantiations in train.cpp and its siblings, so that they
+/// are compiled in pieces. Each is compiled once for all engines.
+template <class T>
 Results train_as(const Job& job);
-/// The same where gathers carry codes.
-Results train_coded(const Job& job);
 
 }  // namespace train_gpt

@@ -9,17 +9,18 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/policy/slice_order.hpp>
 #include <shardkit/policy/state_format.hpp>
 
 #include "../../common/mesh_extents.hpp"
+#include "../../common/parse.hpp"
 #include "../../common/policy_choice.hpp"
 #include "../model/config.hpp"
 #include "../model/split.hpp"
 #include "names.hpp"
-#include "schedule_choice.hpp"
 
 namespace train_gpt {
 
@@ -27,8 +28,6 @@ enum class EngineKind : std::uint8_t { threads, mpi, nccl };
 enum class Dtype : std::uint8_t { fp64, fp32, bf16 };
 /// How keys and values get to the queries of other cp ranks.
 enum class ContextExchange : std::uint8_t { ring, gather };
-/// What the gathers of the blocks carry: elements of --dtype, or 8-bit codes with scales.
-enum class GatherKind : std::uint8_t { full, e4m3, int8 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lion, muon };
 
 inline constexpr std::array<std::string_view, 3> engine_names{"threads", "mpi", "nccl"};
@@ -36,11 +35,37 @@ inline constexpr std::array<std::string_view, 2> host_engine_names{engine_names[
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 4> optimizer_names{"adamw", "sgd", "lion", "muon"};
 inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order
-inline constexpr std::array<std::string_view, 3> gather_names{"full", "e4m3", "int8"};
 inline constexpr std::array<std::string_view, 3> master_names{"kept", "none", "split"};  // in MasterWeights' order
-inline constexpr std::array<std::string_view, 3> offload_names{"none", "states", "update"};  // in Offload's order
 inline constexpr std::array<std::string_view, 2> exchange_names{"ring", "gather"};
 inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
+
+/// How --schedule names what a step follows: "auto", or "prefetch:2".
+struct ScheduleChoice {
+    enum class Kind : std::uint8_t {
+        none,      ///< nothing: each verb communicates when it is called
+        prefetch,  ///< gathers start so many windows ahead
+        automatic  ///< what waits least
+    } kind = Kind::none;
+    std::size_t depth = 0;  ///< of prefetch; else 0
+
+    std::string text() const {
+        return kind == Kind::none ? "none" : kind == Kind::prefetch ? "prefetch:" + std::to_string(depth) : "auto";
+    }
+};
+
+/// @throws InputError for anything but none, auto and prefetch, with or without a depth
+inline ScheduleChoice parse_schedule(const std::string& flag, const std::string& given) {
+    constexpr std::string_view deeper = "prefetch:";
+    if (given == "none") { return {}; }
+    if (given == "auto") { return {ScheduleChoice::Kind::automatic, 0}; }
+    if (given == "prefetch") { return {ScheduleChoice::Kind::prefetch, 1}; }
+    std::size_t depth = 0;
+    if (given.starts_with(deeper) && program::read_whole(std::string_view(given).substr(deeper.size()), depth) &&
+        depth > 0) {
+        return {ScheduleChoice::Kind::prefetch, depth};
+    }
+    throw program::bad_flag(flag, given, "none, auto, prefetch or prefetch:N, N a whole number of at least 1");
+}
 
 /// What the command line says, checked: see validate(const Options&).
 struct Options {
@@ -60,10 +85,8 @@ struct Options {
     std::size_t microbatches = 1;
     std::size_t slices = 0;  // of the batch, added along one tree; 0: microbatches and ranks are added in turn
     Dtype dtype = Dtype::fp32;
-    GatherKind gather = GatherKind::full;
     OptimizerKind optimizer = OptimizerKind::adamw;
     shardkit::StateFormat states = shardkit::StateFormat::full;
-    shardkit::Offload offload = shardkit::Offload::none;  // of plans: the engines here have the host's memory
     shardkit::MasterWeights master = shardkit::MasterWeights::kept;
     double learning_rate = 1e-3;
     double weight_decay = 0.01;
@@ -119,6 +142,11 @@ struct Options {
     constexpr BatchShape pass_shape() const noexcept {
         return {(sequences_per_rank() + microbatches - 1) / microbatches, model.sequence};
     }
+    /// Whether the state after so many steps is to be saved. `at_the_end`: the run's, or before it where that is
+    /// asked for.
+    bool saves(std::size_t after, bool at_the_end) const noexcept {
+        return !save.empty() && (at_the_end || (save_every != 0 && after % save_every == 0));
+    }
     /// The files that a run writes, by flag.
     std::array<std::pair<const char*, const std::string&>, 5> outputs() const {
         return {{{"--json", json},
@@ -131,5 +159,15 @@ struct Options {
     std::string_view unit() const noexcept { return tokens.empty() && encoding.empty() ? "bytes" : "tokens"; }
     constexpr std::size_t tokens_per_step() const noexcept { return batch * model.sequence; }
 };
+
+/// The options of a group with the command line's policy, masters and release: of the groups that train and of those
+/// in plans.
+template <class Group>
+shardkit::ShardedOptions<Group, shardkit::DynamicPolicy> group_options(const Options& options) {
+    shardkit::ShardedOptions<Group, shardkit::DynamicPolicy> made{options.chosen_policy()};
+    made.master = options.master;
+    made.gradient_release = options.release;
+    return made;
+}
 
 }  // namespace train_gpt

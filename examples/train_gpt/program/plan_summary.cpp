@@ -19,19 +19,16 @@
 #include <shardkit/muon/matrix_plan.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
+#include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule_table.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
 
 #include "../../common/input_error.hpp"
-#include "../model/host_place.hpp"
 #include "../model/parameters.hpp"
 #include "choose_schedule.hpp"
-#include "decoded_block.hpp"
-#include "dry_run.hpp"
 #include "engine_links.hpp"
 #include "expert_layers.hpp"
-#include "group_options.hpp"
 #include "text_format.hpp"
 #include "workspace.hpp"
 
@@ -49,24 +46,6 @@ struct PlannedGroups {
     std::vector<sk::planner::GroupDescription> all;
 };
 
-template <class Precision, class Group>
-sk::planner::GroupDescription describe_group(std::string_view path, const sk::Shapes<Group>& shapes,
-                                             const Options& options) {
-    return sk::describe_group<Group, sk::DynamicPolicy, Precision>(path, shapes, mesh_of(options).grid(),
-                                                                   group_options<Group>(options));
-}
-template <class T>
-sk::planner::GroupDescription describe_block(const Options& options) {
-    const auto as = [&]<class Gather>(std::type_identity<Gather>) {
-        return describe_group<sk::Precision<Gather, T>>("blocks", block_shapes<T>(options.model), options);
-    };
-    if constexpr (std::is_same_v<T, float>) {
-        if (options.gather == GatherKind::e4m3) { return as(std::type_identity<sk::e4m3>{}); }
-        if (options.gather == GatherKind::int8) { return as(std::type_identity<sk::block_int8>{}); }
-    }
-    return as(std::type_identity<T>{});
-}
-
 template <class T>
 PlannedGroups planned_groups(const Options& options) {
     const ModelConfig& config = options.model;
@@ -77,9 +56,10 @@ PlannedGroups planned_groups(const Options& options) {
         groups.routers.push_back("routers." + std::to_string(l));
         groups.experts.push_back("experts." + std::to_string(l));
     }
-    const auto add = [&](sk::planner::GroupDescription group, std::size_t windows) {
+    const auto add = [&]<class Group>(std::string_view path, const sk::Shapes<Group>& shapes, std::size_t windows) {
+        auto group = sk::describe_group<Group, sk::DynamicPolicy, sk::DefaultPrecision<T>>(
+            path, shapes, mesh_of(options).grid(), group_options<Group>(options));
         group.windows_per_microbatch = windows;
-        group.offload = options.offload;
         if (options.optimizer == OptimizerKind::muon) {
             // AdamW's two in every group, and Muon's momentum where there are matrices.
             group.optimizer_states = group.path.starts_with("blocks") || group.experts ? 3 : 2;
@@ -87,105 +67,92 @@ PlannedGroups planned_groups(const Options& options) {
         groups.all.push_back(group);
     };
     // The embedding's own backward pass reads no weights, and the head's two passes share a window.
-    add(describe_group<sk::DefaultPrecision<T>>("embedding", embedding_shapes<T>(config), options), tied ? 2 : 1);
-    auto block = describe_block<T>(options);
-    for (const std::string& path : groups.blocks) {
-        block.path = path;
-        add(block, 2);
-    }
-    add(describe_group<sk::DefaultPrecision<T>>("head", head_shapes<T>(config), options), 1);
-    if (!tied) { add(describe_group<sk::DefaultPrecision<T>>("logits", logits_shapes<T>(config), options), 1); }
-    for (std::size_t l = 0; config.experts > 0 && l < config.layers; ++l) {
-        add(describe_group<sk::DefaultPrecision<T>>(groups.routers[l], router_shapes<T>(config), options), 2);
-    }
-    for (std::size_t l = 0; config.experts > 0 && l < config.layers; ++l) {
-        add(describe_group<sk::DefaultPrecision<T>>(groups.experts[l], expert_shapes<T>(config), options), 2);
-    }
+    add("embedding", embedding_shapes<T>(config), tied ? 2 : 1);
+    for (const std::string& path : groups.blocks) { add(path, block_shapes<T>(config), 2); }
+    add("head", head_shapes<T>(config), 1);
+    if (!tied) { add("logits", logits_shapes<T>(config), 1); }
+    if (config.experts == 0) { return groups; }
+    for (const std::string& path : groups.routers) { add(path, router_shapes<T>(config), 2); }
+    for (const std::string& path : groups.experts) { add(path, expert_shapes<T>(config), 2); }
     return groups;
 }
 
-/// What a step's passes add over tp and cp; `stored` is the size of an activation's number, `element` that of one in
-/// which sums are made.
+/// What a step communicates besides its groups: its passes over tp, cp and the ranks that share experts, and its
+/// loss. `stored` is the size of an activation's number, `element` that of one in which sums are made.
 void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std::size_t stored, std::size_t element,
                      const sk::engine::Traits& engine) {
     using sk::Verb;
     const auto grid = mesh_of(options).grid();
-    const auto over_tp = sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Tp>{});
-    const auto over_cp = sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Cp>{});
-    const auto tp_hosts = sk::detail::host_spread(over_tp, grid, options.ranks_per_host);
-    const auto cp_hosts = sk::detail::host_spread(over_cp, grid, options.ranks_per_host);
     const auto& [dp, tp, cp] = options.mesh;
-    const std::size_t layers = options.model.layers;
+    const auto over = [&](auto axes, std::size_t ranks) {
+        const auto planned = sk::planner::PlannedAxes::of(grid, axes);
+        const auto hosts = sk::detail::host_spread(planned, grid, options.ranks_per_host);
+        return [&plan, &engine, planned, hosts, ranks](Verb verb, std::size_t calls, std::size_t bytes) {
+            if (ranks == 1) { return; }
+            plan.add(verb, planned, calls, bytes,
+                     verb == Verb::all_gather       ? sk::detail::gather_moved(bytes, ranks, engine, hosts)
+                     : verb == Verb::reduce_scatter ? sk::detail::scatter_moved(bytes, ranks, engine, hosts)
+                     : verb == Verb::all_reduce
+                         ? sk::detail::all_reduce_moved(bytes, bytes, ranks, engine, hosts)
+                         // To the next rank of a ring.
+                         : sk::planner::MovedBytes{bytes, sk::detail::part_of(bytes, hosts.links, hosts.ranks)});
+        };
+    };
+    const auto over_tp = over(sk::Axes<sk::Tp>{}, tp);
+    const auto over_cp = over(sk::Axes<sk::Cp>{}, cp);
+    if (options.every == 1) {  // the loss, where it is read: one double, or the numbers of an exact sum
+        over(sk::Axes<sk::Dp, sk::Cp>{}, dp * cp)(Verb::all_reduce, 1,
+                                                  sizeof(double) * (options.slices > 0 ? sk::ExactSum::numbers : 1));
+    }
+    const ModelConfig& model = options.model;
+    const std::size_t layers = model.layers;
     const Split split = options.split();
     const sk::planner::PlannedAxes over_ep{sk::Axes<sk::Ep>{}, dp, true};
     const auto sharing = over_ep.group(grid, 0);
     // Forward passes of blocks, made once more for all but the last one where activations are not kept.
-    const std::size_t forward = options.model.recompute ? 2 * layers - 1 : layers;
+    const std::size_t forward = model.recompute ? 2 * layers - 1 : layers;
     for (std::size_t m = 0; m < options.microbatches; ++m) {
-        const std::size_t tokens = split.local({options.microbatch_sequences(m), options.model.sequence}).tokens();
-        if (options.model.experts > 0 && options.ep > 1) {
+        const std::size_t tokens = split.local({options.microbatch_sequences(m), model.sequence}).tokens();
+        if (model.experts > 0 && options.ep > 1) {
             // There and back in both passes, as if each expert got as many tokens; and how many there are.
-            const std::size_t rows = rows_of_experts(options.model, tokens) / options.ep;
+            const std::size_t rows = rows_of_experts(model, tokens) / options.ep;
             plan.add_uneven(
                 over_ep, 4 * layers, options.ep,
-                [&](std::size_t, std::size_t) { return rows * options.model.width * stored; },
+                [&](std::size_t, std::size_t) { return rows * model.width * stored; },
                 [&](std::size_t i) {
                     return options.ranks_per_host == 0 ? 0 : sharing.member(i) / options.ranks_per_host;
                 });
-            const std::size_t numbers = sizeof(std::uint64_t) * options.model.experts;
-            if (options.model.capacity == 0) {
+            const std::size_t numbers = sizeof(std::uint64_t) * model.experts;
+            if (model.capacity == 0) {
                 plan.add(Verb::all_to_all, over_ep, layers, numbers, {numbers / options.ep * (options.ep - 1), 0});
             }
         }
-        const std::size_t gathered = tokens * options.model.width * stored;
-        const std::size_t wide = tokens * options.model.width * element;
-        if (tp > 1) {
-            // Two for each pass of a block, one behind the embedding and one at the head's backward pass.
-            const std::size_t sums = 2 * forward + 2 * layers + 2;
-            if (split.splits_tokens()) {
-                // Two for a block's forward pass and four for its backward pass, one each for embedding and head.
-                plan.add(Verb::all_gather, over_tp, 2 * forward + 4 * layers + 2, gathered,
-                         sk::detail::gather_moved(gathered, tp, engine, tp_hosts));
-                plan.add(Verb::reduce_scatter, over_tp, sums, wide,
-                         sk::detail::scatter_moved(wide, tp, engine, tp_hosts));
-            } else {
-                plan.add(Verb::all_reduce, over_tp, sums, wide,
-                         sk::detail::all_reduce_moved(wide, wide, tp, engine, tp_hosts));
-            }
-            if (options.model.experts > 0) {
-                // What comes of the experts, and the gradients at what goes to them and of the choices' weights.
-                const std::size_t weights = tokens * options.model.top * element;
-                plan.add(Verb::all_reduce, over_tp, 2 * layers, wide,
-                         sk::detail::all_reduce_moved(wide, wide, tp, engine, tp_hosts));
-                plan.add(Verb::all_reduce, over_tp, layers, weights,
-                         sk::detail::all_reduce_moved(weights, weights, tp, engine, tp_hosts));
-            }
-            // The loss: a token's largest logit; the sum of its exponentials and the target's logit.
-            for (const std::size_t numbers : {tokens, 2 * tokens}) {
-                const std::size_t bytes = numbers * element;
-                plan.add(Verb::all_reduce, over_tp, 1, bytes,
-                         sk::detail::all_reduce_moved(bytes, bytes, tp, engine, tp_hosts));
-            }
+        // Sums: two for each pass of a block, one behind the embedding and one at the head's backward pass. Gathers:
+        // two for a block's forward pass and four for its backward pass, one each for embedding and head.
+        const std::size_t sums = 2 * forward + 2 * layers + 2, wide = tokens * model.width * element;
+        if (split.splits_tokens()) {
+            over_tp(Verb::all_gather, 2 * forward + 4 * layers + 2, tokens * model.width * stored);
+            over_tp(Verb::reduce_scatter, sums, wide);
+        } else {
+            over_tp(Verb::all_reduce, sums, wide);
         }
-        if (cp > 1) {
-            const std::size_t numbers = 2 * tokens * split.width(options.model);
-            const std::size_t block = numbers * stored, gradients = numbers * element;
-            if (options.context == ContextExchange::ring) {
-                // To the next rank of the ring.
-                const auto add = [&](std::size_t messages, std::size_t bytes) {
-                    const sk::planner::MovedBytes message{bytes,
-                                                          sk::detail::part_of(bytes, cp_hosts.links, cp_hosts.ranks)};
-                    plan.add(Verb::send, over_cp, messages, bytes, message);
-                    plan.add(Verb::receive, over_cp, messages, bytes, message);
-                };
-                add((forward + layers) * (cp - 1), block);
-                add(layers * cp, gradients);
-            } else {
-                plan.add(Verb::all_gather, over_cp, forward + layers, cp * block,
-                         sk::detail::gather_moved(cp * block, cp, engine, cp_hosts));
-                plan.add(Verb::reduce_scatter, over_cp, layers, cp * gradients,
-                         sk::detail::scatter_moved(cp * gradients, cp, engine, cp_hosts));
+        if (model.experts > 0) {
+            // What comes of the experts, and the gradients at what goes to them and of the choices' weights.
+            over_tp(Verb::all_reduce, 2 * layers, wide);
+            over_tp(Verb::all_reduce, layers, tokens * model.top * element);
+        }
+        // For the loss a token's largest logit; the sum of its exponentials and the target's logit.
+        over_tp(Verb::all_reduce, 1, tokens * element);
+        over_tp(Verb::all_reduce, 1, 2 * tokens * element);
+        const std::size_t numbers = 2 * tokens * split.width(model);  // keys and values
+        if (options.context == ContextExchange::ring) {
+            for (const Verb verb : {Verb::send, Verb::receive}) {
+                over_cp(verb, (forward + layers) * (cp - 1), numbers * stored);
+                over_cp(verb, layers * cp, numbers * element);
             }
+        } else {
+            over_cp(Verb::all_gather, forward + layers, cp * numbers * stored);
+            over_cp(Verb::reduce_scatter, layers, cp * numbers * element);
         }
     }
 }
@@ -240,14 +207,46 @@ sk::planner::MatrixPlan plan_matrices(const Options& options) {
     return planner.plan();
 }
 
-/// What --schedule makes of the step that `dry` says, into a summary of the step without a schedule.
-template <class Dry>
+/// The step that the trainer makes, of planned_groups: the verbs of forward_backward, over groups without memory. A
+/// trainer that made others would be refused when it follows this. `batches`: of whole matrices.
+sk::Schedule step_of(const Options& options, std::span<const sk::planner::GroupDescription> groups,
+                     std::size_t batches) {
+    sk::schedule::DryStep step(groups, options.microbatches);
+    const std::size_t layers = options.model.layers;
+    const bool tied = options.model.head == HeadKind::tied, has_experts = options.model.experts > 0;
+    const std::size_t embedding = 0, blocks = 1, head = blocks + layers, logits = tied ? embedding : head + 1;
+    const std::size_t routers = head + (tied ? 1 : 2), experts = routers + layers;
+    for (std::size_t m = 0; m < options.microbatches; ++m) {
+        step.unshard(embedding).reshard(embedding);
+        for (std::size_t l = 0; l < layers; ++l) {
+            step.unshard(blocks + l).reshard(blocks + l);
+            if (has_experts) {
+                step.unshard(routers + l).unshard(experts + l).reshard(experts + l).reshard(routers + l);
+            }
+        }
+        step.gradients(head).unshard(head).unshard(logits).gradients(logits).reshard(logits).reshard(head);
+        if (!tied) { step.add(logits); }
+        step.add(head);
+        for (std::size_t l = layers; l-- > 0;) {
+            if (has_experts) {
+                step.unshard(routers + l).unshard(experts + l).gradients(routers + l).gradients(experts + l);
+                step.reshard(experts + l).reshard(routers + l).add(experts + l).add(routers + l);
+            }
+            step.unshard(blocks + l).gradients(blocks + l).reshard(blocks + l).add(blocks + l);
+        }
+        if (!tied) { step.gradients(embedding); }
+        step.add(embedding);
+    }
+    return step.reduce().global_norm().matrices(batches).step().schedule();
+}
+
+/// What --schedule makes of the step, into a summary of the step without a schedule.
 void add_schedule(PlanSummary& summary, const Options& options, std::span<const sk::planner::GroupDescription> groups,
-                  const sk::planner::PlanOptions& assumed, const sk::planner::MatrixPlan& matrices, const Dry& dry) {
+                  const sk::planner::PlanOptions& assumed, const sk::planner::MatrixPlan& matrices) {
     const bool none = options.schedule.kind == ScheduleChoice::Kind::none;
     if (none) { require_memory(options, summary.bytes_per_rank()); }
     if (none && options.schedule_out.empty()) { return; }
-    const sk::Schedule step = dry();
+    const sk::Schedule step = step_of(options, groups, matrices.batches.size());
     const auto grid = mesh_of(options).grid();
     const sk::ByteCount least = sk::schedule::peak(step, groups, assumed.optimizer_states);
     // Peaks of schedules leave out what is the engine's.
@@ -296,25 +295,15 @@ PlanSummary plan_for(const Options& options, const sk::engine::Traits& engine, s
     PlanSummary summary;
     summary.workspace_bytes =
         engine.buffer_bytes(products, true) + (on_device ? workspace_bytes<T, DeviceLayout>(options, engine)
-                                                         : workspace_bytes<T, HostPlace>(options, engine));
+                                                         : workspace_bytes<T, HostLayout>(options, engine));
     if (options.slices > 0) {  // in which losses are added
         summary.workspace_bytes += engine.buffer_bytes(sk::ExactSum::numbers * sizeof(double));
     }
-    if (options.gather != GatherKind::full) { summary.workspace_bytes += DecodedBlock<T>::bytes(options.model); }
     summary.library = sk::plan(groups, grid, assumed);
     sk::planner::MatrixPlan matrices;
     if (options.optimizer == OptimizerKind::muon) { matrices = plan_matrices<T>(options); }
     summary.matrix_bytes = matrices.bytes().value;
-    add_schedule(summary, options, groups, assumed, matrices,
-                 [&] { return dry_step<T>(options, groups, matrices.batches.size()); });
-    if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1 && options.every == 1) {
-        // The loss, where it is read: one double, or the numbers of an exact sum.
-        const std::size_t loss = sizeof(double) * (options.slices > 0 ? sk::ExactSum::numbers : 1);
-        const auto over_data = sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{});
-        const auto hosts = sk::detail::host_spread(over_data, grid, options.ranks_per_host);
-        summary.library.traffic.add(sk::Verb::all_reduce, over_data, 1, loss,
-                                    sk::detail::all_reduce_moved(loss, loss, data_ranks, assumed.engine, hosts));
-    }
+    add_schedule(summary, options, groups, assumed, matrices);
     summary.library.traffic += matrices.traffic;
     add_activations(summary.library.traffic, options, on_device ? sizeof(T) : sizeof(Arithmetic<T>),
                     sizeof(Arithmetic<T>), assumed.engine);
@@ -364,9 +353,6 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
         << ", " << m.heads << " heads, " << name(head_names, m.head) << " head, sequence " << m.sequence << '\n'
         << "run:   mesh " << options.mesh.describe() << ", " << options.policy.text() << ", engine "
         << name(engine_names, options.engine) << split_text(options) << ", " << name(dtype_names, options.dtype)
-        << (options.gather == GatherKind::full
-                ? std::string()
-                : ", blocks gathered as " + std::string(name(gather_names, options.gather)))
         << ", " << name(optimizer_names, options.optimizer)
         << (options.release == sk::GradientRelease::at_update ? ", gradients released" : "") << ", "
         << grouped(options.tokens_per_step()) << " tokens per step in "
@@ -389,17 +375,9 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     }
     row("reduce buffers", memory.reduce_buffers.value);
     if (plan.matrix_bytes > 0) { row("matrices", plan.matrix_bytes); }
-    if (memory.offload_slots.value > 0) { row("offload slots", memory.offload_slots.value); }
     if (const auto engine = memory.staging + memory.engine; engine.value > 0) { row("engine", engine.value); }
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());
-    if (options.offload != sk::Offload::none) {
-        const sk::planner::HostLinkPlan& moved = plan.library.host_link;
-        row("pinned on the host", memory.host.value);
-        out << "over the link to the host's memory per rank and step, planned:\n";
-        row("to the device", moved.to_device.value);
-        row("to the host", moved.to_host.value);
-    }
     out << "on the wire per rank and step, planned:\n";
     if (plan.collectives.empty()) { out << "  (nothing: one rank)\n"; }
     const bool hosts = crosses_hosts(plan.collectives);

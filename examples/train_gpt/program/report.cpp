@@ -48,20 +48,6 @@ nlohmann::json to_json(const Blas& blas) {
         {"library", blas.library}, {"kernel", blas.kernel}, {"older_than_processor", blas.older_than_processor()}};
 }
 
-/// verb -> what all axes together make.
-nlohmann::json by_verb(const std::vector<CollectiveCount>& collectives) {
-    std::map<std::string, CollectiveCount> sums;
-    for (const auto& c : collectives) {
-        CollectiveCount& sum = sums[c.verb];
-        sum.count += c.count;
-        sum.bytes += c.bytes;
-        sum.payload += c.payload;
-    }
-    auto object = nlohmann::json::object();
-    for (const auto& [verb, sum] : sums) { object[verb] = to_json(sum); }
-    return object;
-}
-
 /// axes -> verb -> what is called over them.
 nlohmann::json by_axes(const std::vector<CollectiveCount>& collectives) {
     auto object = nlohmann::json::object();
@@ -131,10 +117,11 @@ std::string stragglers_table(const flight_records::Stragglers& stragglers) {
     return text;
 }
 
-/// What is known of a run at any time.
-nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, const Results& results,
-                               std::size_t first_step, bool interrupted) {
-    return {
+}  // namespace
+
+std::string json_report(const Options& options, const PlanSummary& plan, const Results& results,
+                        const ResidentMemories& resident, std::size_t first_step) {
+    nlohmann::json report{
         {"policy", options.policy.text()},
         {"mesh", options.mesh.describe()},
         {"engine", program::name_of(engine_names, options.engine)},
@@ -149,31 +136,18 @@ nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, 
         {"blas", to_json(blas())},
         {"steps", options.steps},
         {"first_step", first_step},
-        {"interrupted", interrupted},
+        {"interrupted", results.signal != 0},
         {"losses", results.losses},
         {"grad_norms", results.grad_norms},
         {"tokens_per_second", results.tokens_per_second},
         {"planned_bytes_per_rank", plan.bytes_per_rank()},
-        {"planned_collectives", by_verb(plan.collectives)},
         {"planned_collectives_by_axes", by_axes(plan.collectives)},
         {"planned_bytes_between_hosts", between_hosts(plan.collectives)},
     };
-}
-
-}  // namespace
-
-std::string json_report_of_interrupted(const Options& options, const PlanSummary& plan, const Results& results,
-                                       std::size_t first_step) {
-    return report_of_steps(options, plan, results, first_step, true).dump(2) + "\n";
-}
-
-std::string json_report(const Options& options, const PlanSummary& plan, const Results& results,
-                        const ResidentMemories& resident, std::size_t first_step) {
-    nlohmann::json report = report_of_steps(options, plan, results, first_step, false);
+    if (results.signal != 0) { return report.dump(2) + "\n"; }
     report.update({
         {"peak_bytes_per_rank", results.peak_bytes_per_rank},
         {"timed_steps", to_json(results.timed)},
-        {"collectives", by_verb(results.collectives)},
         {"collectives_by_axes", by_axes(results.collectives)},
         {"allocations_per_steady_step", results.allocations_per_steady_step},
         {"multiply_adds_of_layers", results.work.layers},

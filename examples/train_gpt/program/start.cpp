@@ -216,9 +216,7 @@ void check_save(const Options& options, const Start& start) {
 
 Identity identity_of(const Options& options, std::span<const Token> text) {
     const ModelConfig& model = options.model;
-    const auto named = [](const auto& names, auto value) {
-        return std::string(names[static_cast<std::size_t>(value)]);
-    };
+    const auto named = [](const auto& names, auto value) { return std::string(program::name_of(names, value)); };
     Identity identity{
         {"--layers", std::to_string(model.layers)},
         {"--width", std::to_string(model.width)},
@@ -228,7 +226,6 @@ Identity identity_of(const Options& options, std::span<const Token> text) {
         {"--batch", std::to_string(options.batch)},
         {"--slices", std::to_string(options.slices)},
         {"--dtype", named(dtype_names, options.dtype)},
-        {"--gather", named(gather_names, options.gather)},
         {"--optimizer", named(optimizer_names, options.optimizer)},
         {"--states", named(state_names, options.states)},
         {"--master", named(master_names, options.master)},

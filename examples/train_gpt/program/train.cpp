@@ -6,11 +6,12 @@
 
 #include <shardkit/core/bf16.hpp>
 
-#include "job.hpp"
+#include "../model/pass_instances.hpp"
+#include "train_on_rank.hpp"
 
 namespace train_gpt {
 
-extern template Results train_as<double>(const Job& job);
+template Results train_as<double>(const Job& job);
 extern template Results train_as<float>(const Job& job);
 extern template Results train_as<shardkit::bf16>(const Job& job);
 
@@ -33,7 +34,6 @@ void share_processors(const Options& options) {
 
 Results train(const Job& job) {
     share_processors(job.options);
-    if (job.options.gather != GatherKind::full) { return train_coded(job); }
     switch (job.options.dtype) {
         case Dtype::fp64:
             return train_as<double>(job);

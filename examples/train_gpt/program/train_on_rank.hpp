@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cinttypes>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,11 +22,11 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verify/hash_values.hpp>
 
 #include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"
 #include "../model/host_place.hpp"
-#include "hash_lines.hpp"
 #include "kept_calls.hpp"
 #include "optimizer.hpp"
 #include "run_on_engine.hpp"
@@ -52,6 +54,19 @@ std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     }
     std::sort(list.begin(), list.end());
     return list;
+}
+
+/// The lines of a file of --hashes for one step: `of` is gradients, states or parameters.
+inline std::string hash_lines(std::size_t step, std::string_view of,
+                              const std::vector<shardkit::ValuesHash>& hashes) {
+    std::string lines;
+    for (const shardkit::ValuesHash& one : hashes) {
+        char hash[17];
+        std::snprintf(hash, sizeof hash, "%016" PRIx64, one.hash);
+        lines +=
+            std::to_string(step) + '\t' + std::string(of) + '\t' + one.path + '\t' + one.kind + '\t' + hash + '\n';
+    }
+    return lines;
 }
 
 /// Refuses to train on with numbers that mean nothing any more; the same on every rank.
@@ -93,9 +108,9 @@ int agreed_signal(sk::Context<Engine>& context, const Job& job) {
 }
 
 /// The steps of a run on one rank.
-template <class T, class Engine, class Gather>
+template <class T, class Engine>
 class RankSteps {
-    using Model = ShardedModel<Engine, T, HostPlace, Gather>;
+    using Model = ShardedModel<Engine, T>;
 
   public:
     RankSteps(sk::Context<Engine>& context, const Job& job, const CountedAllocations& counted, Results& results)
@@ -103,14 +118,8 @@ class RankSteps {
           job_(job),
           counted_(counted),
           results_(results),
-          trainer_(context, job, [](const auto& groups, const Options& options) {
-              // Of codes there is AdamW alone, which keeps this program quick to compile.
-              if constexpr (Model::decodes) {
-                  return make_adamw<sk::StateFormat::full>(groups, options);
-              } else {
-                  return make_optimizer(groups, options);
-              }
-          }) {}
+          trainer_(context, job,
+                   [](const auto& groups, const Options& options) { return make_optimizer(groups, options); }) {}
 
     /// All of them, or up to a signal: whether it was all.
     bool run() {
@@ -155,7 +164,7 @@ class RankSteps {
             hash(s + 1);
             // Before a save, so that a checkpoint has what was verified.
             if (job_.options.verify_every != 0 && (s + 1) % job_.options.verify_every == 0) { trainer_.verify(); }
-            const int signal = last ? 0 : agreed_signal(context_, job_);
+            const int signal = last && job_.options.sample == 0 ? 0 : agreed_signal(context_, job_);
             save_if_due(s + 1, last || signal != 0);
             if (signal != 0) {
                 stop(s + 1, signal);
@@ -259,7 +268,7 @@ class RankSteps {
     }
 
     void save_if_due(std::size_t steps, bool at_the_end) {
-        if (!save_is_due(job_.options, steps, at_the_end)) { return; }
+        if (!job_.options.saves(steps, at_the_end)) { return; }
         std::string folder = trainer_.save(steps);
         if (reports()) { results_.saved = std::move(folder); }
     }
@@ -285,12 +294,13 @@ class RankSteps {
 };
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
-template <class T, class Gather = T, class Engine>
+template <class T, class Engine>
 void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& results) {
     const CountedAllocations counted;
     const bool reports = context.rank() == 0;
-    RankSteps<T, Engine, Gather> steps(context, job, counted, results);
+    RankSteps<T, Engine> steps(context, job, counted, results);
     const bool completed = steps.run();
+    if (completed && reports && job.trained) { job.trained(); }
     if (job.options.slices > 0 && completed) {
         const std::uint64_t hash = steps.trainer().hash();
         if (reports) { results.hash = hash; }
@@ -306,10 +316,10 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
 }
 
 /// As job.hpp declares it.
-template <class T, class Gather>
+template <class T>
 Results train_as(const Job& job) {
     Results results(job.options.steps - job.start.first_step);
-    run_on_engine(job, [&](sk::Context<>& rank) { train_on_rank<T, Gather>(rank, job, results); });
+    run_on_engine(job, [&](sk::Context<>& rank) { train_on_rank<T>(rank, job, results); });
     return results;
 }
 

@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/load.hpp>
+#include <shardkit/checkpoint/save.hpp>
+#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/gather_steps.hpp>
@@ -38,7 +41,6 @@
 #include "forward_backward.hpp"
 #include "job.hpp"
 #include "sample.hpp"
-#include "saved_run.hpp"
 #include "slice_hashes.hpp"
 #include "tokens_ahead.hpp"
 #include "workspace.hpp"
@@ -82,7 +84,11 @@ class Trainer {
             groups_.for_each([&](const auto& group) { paths.push_back(group.path()); });
             slice_hashes_.emplace(std::move(paths));
         }
-        resume_run(context, job, groups_, *optimizer_);
+        if (!job.start.folder.empty()) {
+            sk::checkpoint::State state{groups_, *optimizer_};
+            sk::checkpoint::load(context, job.start.folder, state,
+                                 {.names = tensor_names(job.start.names, options_.model)});
+        }
     }
 
     /// Gives the memory of the place the tokens of step `number`, where every step reads them.
@@ -140,7 +146,7 @@ class Trainer {
         if (options_.slices == 0) {
             const std::span<double> there = work_.sums().first(count);
             Engine::Kernels::copy_in(compute, std::span<const double>(sums), there);
-            add_losses(data_ranks_, there, compute);
+            sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, there, compute);
             read(there, sums);
         }
         for (double& sum : sums) { sum /= static_cast<double>(options_.tokens_per_step()); }
@@ -198,8 +204,17 @@ class Trainer {
                                     : std::string();
     }
 
-    /// As save_run.
-    std::string save(std::size_t steps) { return save_run(context_, job_, steps, groups_, *optimizer_); }
+    /// Writes the state after so many steps into --save. Collective over the mesh. @returns the step's folder
+    /// @throws FileError, on every rank, when it cannot be written
+    std::string save(std::size_t steps) {
+        auto strings = job_.identity;
+        strings.emplace_back(names_key, program::name_of(name_kinds, options_.names));
+        return sk::checkpoint::save(context_, options_.save, steps, sk::checkpoint::State{groups_, *optimizer_},
+                                    {.names = tensor_names(options_.names, options_.model),
+                                     .strings = std::move(strings),
+                                     .keep = options_.keep})
+            .path;
+    }
 
     std::string sample(std::size_t count) {
         const Token begin = job_.encoding.of_byte('\n');
@@ -270,10 +285,17 @@ class Trainer {
         optimizer_->step(std::move(reduced), sk::clip(norm, how.max_norm));
         return norm;
     }
-    /// Gives the model its first values, and lets its steps follow their schedule: before the optimizer takes memory,
+    /// Gives a new run's model its first values, those of --init or random ones, and lets its steps follow their
+    /// schedule: before the optimizer takes memory,
     /// because the buffers that windows share without a schedule are given back for it.
     std::optional<sk::schedule::Following<Engine>> begin(const Job& job) {
-        give_first_values(context_, job, groups_);
+        if (job.start.folder.empty() && options_.init.empty()) {
+            groups_.initialize(Initialiser(options_.seed, options_.model));
+        } else if (job.start.folder.empty()) {
+            sk::checkpoint::load_model(context_, options_.init, groups_,
+                                       {.names = tensor_names(options_.names, options_.model, job.start.prefix),
+                                        .subset = job.start.subset});
+        }
         if (!job.chosen.schedule) { return std::nullopt; }
         return sk::schedule::follow(groups_, *job.chosen.schedule);
     }

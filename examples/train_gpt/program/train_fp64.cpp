@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "../model/pass_instances.hpp"
-#include "train_on_rank.hpp"
-
-namespace train_gpt {
-template Results train_as<double>(const Job& job);
-}
