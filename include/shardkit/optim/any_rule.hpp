@@ -26,6 +26,7 @@
 #include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/launch_batch.hpp>
+#include <shardkit/sharded/host_conversions.hpp>
 
 // A rule as a value: options, progress and updates are bytes, and who knows their types are functions. So what
 // optimizers share is compiled once, and of a rule the loops over elements.
@@ -109,12 +110,14 @@ struct alignas(AnyRuleUpdate::most_bytes) KnownRuleUpdate : Update {};
 /// whose element types are values.
 struct AnyUpdateWork {
     const RuleFunctions* rule;
+    const HostConversions* conversions;
     std::span<const rules::UpdateRange> ranges;
     const AnyRuleUpdate* updates;
     const std::uint32_t* skip;
-    std::size_t count;    ///< of elements
-    ElementType updated;  ///< the type of `master`
-    ElementType gathers;  ///< of `gathered`
+    std::size_t count;       ///< of elements
+    ElementType arithmetic;  ///< of the update
+    ElementType updated;     ///< the type of `master`
+    ElementType gathers;     ///< of `gathered`
     ElementType gradients;
     CodeSizes codes;  ///< where `gathered` are codes
     bool rounds;      ///< masters stochastically
@@ -178,6 +181,15 @@ struct DeviceUpdates {
     engine::LaunchBatch<std::byte> entries{};  ///< to be launched, if there are any
 };
 
+/// Some neighbouring elements of an update, as far as they are in its arithmetic type.
+struct ElementsToUpdate {
+    void* masters;
+    const void* gradients;
+    std::size_t begin;  ///< of the first one among the work's
+    std::size_t count;
+    std::uint64_t element;  ///< the number of the first one, which no mesh changes
+};
+
 /// The functions of a rule, to whom knows no more of it.
 class RuleFunctions {
   public:
@@ -196,8 +208,9 @@ class RuleFunctions {
     /// Counts a step, in which the learning rate is that of `own`, and makes its update.
     virtual void begin(AnyProgress& progress, const ChosenOptions<AnyOptions>& given,
                        const ChosenOptions<AnyOptions>& own, double scale, AnyRuleUpdate& update) const = 0;
-    /// Makes an update. Returns false where the rule has no loop for its element types.
-    virtual bool run(const AnyUpdateWork& work) const = 0;
+    /// Updates elements, with the states that the work has of them.
+    virtual void update(const AnyUpdateWork& work, const AnyRuleUpdate& update,
+                        const ElementsToUpdate& elements) const = 0;
 
     /// Gives a device's stream what `begin` does for some groups, behind `first` unless that is null.
     virtual void begin(const AnyStream& stream, const BeginStep* first, std::uint64_t groups,
@@ -212,9 +225,90 @@ class RuleFunctions {
 [[noreturn, gnu::cold]] inline void refuse_update() {
     throw std::logic_error("a rule has no loop for the element types of a group of its optimizer's model");
 }
-inline void AnyUpdateWork::operator()() const {
-    if (!rule->run(*this)) { refuse_update(); }
-}
+
+/// An update in host memory. The rule updates elements in its arithmetic type: where they lie if they are of it, and
+/// else some at a time, which are converted and then are in the nearest cache.
+class HostUpdate {
+  public:
+    explicit HostUpdate(const AnyUpdateWork& work) noexcept
+        : work_(work), to_(*work.conversions), updated_(work.gathered != nullptr ? to_.masters : to_.stored) {}
+
+    void operator()() const {
+        const bool skipped = *work_.skip != 0;
+        if (to_.begin_codes == nullptr) {
+            if (skipped) { return; }
+            for (const rules::UpdateRange& range : work_.ranges) { update(range); }
+            return;
+        }
+        // Masters have their codes begun while they are in the nearest cache, those that are not updated too.
+        constexpr std::size_t together = 16 * coded_together;
+        std::span<const rules::UpdateRange> ranges = work_.ranges;
+        for (std::size_t begin = 0; begin < work_.count; begin += together) {
+            const std::size_t end = begin + together < work_.count ? begin + together : work_.count;
+            while (!ranges.empty() && ranges.front().end <= begin) { ranges = ranges.subspan(1); }
+            for (const rules::UpdateRange& range : ranges) {
+                if (skipped || range.begin >= end) { break; }
+                rules::UpdateRange part = range;
+                if (part.begin < begin) { part.begin = begin; }
+                if (part.end > end) { part.end = end; }
+                part.element += part.begin - range.begin;
+                update(part);
+            }
+            to_.begin_codes(work_.master, work_.count, work_.gathered, work_.scales, begin, end);
+        }
+    }
+
+  private:
+    /// Elements that are converted together: with their states, they fit into the nearest cache.
+    static constexpr std::size_t block = 512;
+
+    template <class Byte>
+    static Byte* at(Byte* memory, ElementType type, std::size_t element) noexcept {
+        using Bytes = std::conditional_t<std::is_const_v<Byte>, const std::byte, std::byte>;
+        return static_cast<Bytes*>(memory) + element * size_of(type);
+    }
+    void update(const rules::UpdateRange& range) const {
+        const AnyRuleUpdate& update = work_.updates[range.update];
+        const bool gathers = work_.gathered != nullptr && to_.gather != nullptr;
+        const bool rounds = updated_.round != nullptr && work_.rounds && work_.rest == nullptr;
+        const bool whole = !gathers && updated_.load == nullptr && to_.load_sums == nullptr;
+        const std::size_t most = whole ? range.end - range.begin : block;
+        alignas(64) std::byte masters[whole_block];
+        alignas(64) std::byte gradients[whole_block];
+        for (std::size_t begin = range.begin; begin < range.end; begin += most) {
+            const std::size_t count = begin + most < range.end ? most : range.end - begin;
+            ElementsToUpdate part{at(work_.master, work_.updated, begin), at(work_.gradient, work_.gradients, begin),
+                                  begin, count, range.element + (begin - range.begin)};
+            void* const stored = part.masters;
+            if (to_.load_sums != nullptr) {
+                to_.load_sums(part.gradients, gradients, count);
+                part.gradients = gradients;
+            }
+            if (work_.rest != nullptr) {
+                to_.join(stored, work_.rest + begin, masters, count);
+                part.masters = masters;
+            } else if (updated_.load != nullptr) {
+                updated_.load(stored, masters, count);
+                part.masters = masters;
+            }
+            work_.rule->update(work_, update, part);
+            if (work_.rest != nullptr) {
+                to_.split(masters, stored, work_.rest + begin, count);
+            } else if (rounds) {
+                updated_.round(masters, stored, count, work_.seed, *work_.steps, part.element);
+            } else if (updated_.store != nullptr) {
+                updated_.store(masters, stored, count);
+            }
+            if (gathers) { to_.gather(stored, at(work_.gathered, work_.gathers, begin), count); }
+        }
+    }
+    static constexpr std::size_t whole_block = block * sizeof(double);
+
+    const AnyUpdateWork& work_;
+    const HostConversions& to_;
+    const HostConversions::Updated& updated_;
+};
+inline void AnyUpdateWork::operator()() const { HostUpdate{*this}(); }
 
 /// An OptimizerRule that asks its options which one it is.
 struct AnyRule {

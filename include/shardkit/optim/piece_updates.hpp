@@ -42,10 +42,12 @@ AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule, Engine>& each, const AnyR
     const auto& rounding = geometry.stochastic_rounding;
     return {
         .rule = each.group->beginning().rule,
+        .conversions = &each.state->elements().on_host,
         .ranges = each.group->ranges(),
         .updates = updates,
         .skip = skip,
         .count = master.size(),
+        .arithmetic = geometry.arithmetic(),
         .updated = master.type(),
         .gathers = gathered.type(),
         .gradients = each.state->elements().reduction,

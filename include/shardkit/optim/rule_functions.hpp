@@ -186,19 +186,29 @@ class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
         Loops::give_works(stream, first, groups, BeginUpdatesAs<Rule>{work.by<BeginsAs<Rule>>()});
     }
 
-    /// Makes an update of these element types with N states.
-    template <class Types, std::size_t N>
-    static void run_with(const AnyUpdateWork& work) {
-        // Codes are made behind it.
-        using Gather = typename Types::Gather;
-        using Gathered = std::conditional_t<is_coded<Gather>, typename Types::Master, Gather>;
-        Loops::for_each_range(
-            work.ranges, *work.skip != 0, std::span(static_cast<typename Types::Master*>(work.master), work.count),
-            static_cast<Gather*>(work.gathered), work.scales, [&](const rules::UpdateRange& range) {
-                Loops::update(range,
-                              *reinterpret_cast<const Update<typename Types::A>*>(work.updates[range.update].bytes),
-                              work.template spans<Types, Gathered, N, Storage>());
-            });
+    void update(const AnyUpdateWork& work, const AnyRuleUpdate& update,
+                const ElementsToUpdate& elements) const override {
+        if constexpr (Storage::format == StateFormat::full) {
+            if (work.arithmetic == ElementType::fp64) { return update_in<double>(work, update, elements); }
+        }
+        update_in<float>(work, update, elements);
+    }
+    template <class A>
+    static void update_in(const AnyUpdateWork& work, const AnyRuleUpdate& update, const ElementsToUpdate& elements) {
+        const auto with = [&](auto n) {
+            rules::UpdateSpans<A, A, A, n, Storage> spans{};
+            spans.master = {static_cast<A*>(elements.masters), elements.count};
+            spans.gradient = {static_cast<const A*>(elements.gradients), elements.count};
+            std::size_t number = 0;
+            for (auto& state : spans.states) {
+                state = work.states[number++]
+                            .template as<typename decltype(spans)::StateStorage, A>(work.count)
+                            .subspan(elements.begin, elements.count);
+            }
+            spans.state_draws = {work.state_seed, work.steps, elements.element};
+            Loops::update(*reinterpret_cast<const Update<A>*>(update.bytes), spans);
+        };
+        if (!with_state_count<Update<A>, A>(StateCounts<Rule>{}, work.state_count, with)) { refuse_update(); }
     }
     /// f(an UpdateTypes) of those that a work's elements are of, if the rule has updates for one of a precision's.
     /// Returns whether it has.
@@ -219,14 +229,6 @@ class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
             return call_if(std::type_identity<UpdateTypes<Gather, Gather, Reduction>>{});
         }
         return false;
-    }
-    bool run(const AnyUpdateWork& work) const override {
-        const auto f = [&]<class Types>(std::type_identity<Types> /*types*/) {
-            using A = typename Types::A;
-            return with_state_count<Update<A>, A>(StateCounts<Rule>{}, work.state_count,
-                                                  [&](auto n) { run_with<Types, n>(work); });
-        };
-        return (with_types_of<P>(work, f) || ...);
     }
     bool give(const AnyStream& stream, const DeviceUpdates& updates) const override {
         const auto f = [&]<class Types>(std::type_identity<Types> /*types*/) {

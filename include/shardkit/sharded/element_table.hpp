@@ -21,6 +21,7 @@
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
+#include <shardkit/sharded/host_conversions.hpp>
 #include <shardkit/sharded/norm_sum.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
@@ -109,6 +110,8 @@ struct ElementTable : PrecisionValues {
     void (*split)(const Stream& stream, const Elements& masters, const Elements& upper, const Elements& lower);
     void (*join)(const Stream& stream, const Elements& upper, const Elements& lower, const Elements& masters);
 
+    HostConversions on_host;
+
     // Of codes; else null. See coded_parameters.hpp.
     Gather gather_scales;
     void (*begin_codes)(const Stream& stream, const GroupGeometry& group, const Elements& masters,
@@ -182,6 +185,9 @@ constexpr ElementTable<Engine> element_table_of() {
     ElementTable<Engine> table{};
     static_cast<PrecisionValues&>(table) = precision_values<Precision>;
     table.code_scale = scale_of<typename Precision::Written>;
+    if constexpr (requires { typename Kernels::Loops; }) {
+        table.on_host = host_conversions<typename Kernels::Loops, Precision>();
+    }
     table.gather_row = &gather_row<Engine, Gather>;
     table.write = [](const auto& context, const auto& parameter, WrittenAs how, const auto& target,
                      std::size_t origin, const auto& values, ValuesDigest* digest) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -226,6 +227,35 @@ TEST_CASE("stochastic rounding: a thousand updates below a spacing's half move a
     const double mean = mean_of(std::optional(sk::StochasticRounding{.seed = 1}));
     // 4000 walks of 100 steps: deviation sqrt(100 * 31/32 * 1/32 / 4000) * 2^-7, and six of them.
     CHECK(std::fabs(mean - (1 + 100 * 0x1p-12)) < 6 * 0.0275 * 0x1p-7);
+}
+
+TEST_CASE("an update converts some elements at a time, of which each gets the bits that it gets in any other shard") {
+    using Wide = sk::TensorList<sk::bf16>;
+    const auto trained = [](std::size_t dp, const sk::ShardedOptions<Wide, sk::FullShard>& options) {
+        std::vector<float> all(3001);
+        sk::threads::run(sk::DeviceMesh{dp}, [&](auto& rank) {
+            sk::Sharded<Wide, sk::FullShard, sk::threads::Engine> layer{
+                rank, "wide", {{"weight", {all.size()}}}, options};
+            layer.initialize([](auto, auto, std::uint64_t i) { return 1 + 0.125 * static_cast<double>(i % 64); });
+            sk::Model model{layer};
+            sk::AdamW optimizer{model, {.learning_rate = 0.1}};
+            step(layer, optimizer, 0);
+            step(layer, optimizer, 1);
+            std::vector<float> own(all.size());
+            layer.read_full("weight", std::span(own));
+            if (rank.rank() == 0) { all = std::move(own); }
+        });
+        return all;
+    };
+    for (const sk::ShardedOptions<Wide, sk::FullShard>& options :
+         {sk::ShardedOptions<Wide, sk::FullShard>{},
+          {.master = sk::MasterWeights::none},
+          {.master = sk::MasterWeights::none, .stochastic_rounding = {{.seed = 5}}},
+          {.master = sk::MasterWeights::split}}) {
+        const auto whole = trained(1, options);
+        CHECK(whole == trained(3, options));
+        CHECK(whole[3000] != 1 + 0.125F * static_cast<float>(3000 % 64));
+    }
 }
 
 TEST_CASE("stochastic rounding: a run that is resumed, on other ranks, goes on with the same bits") {

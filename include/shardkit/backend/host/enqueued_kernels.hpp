@@ -17,6 +17,8 @@
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/core/split_float.hpp>
+#include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/sharded/norm_sum.hpp>
@@ -40,6 +42,45 @@ struct RangeUpdates {
         parts.draws.element = range.element;
         parts.state_draws.element = range.element;
         shardkit::detail::HostKernels::update(InlineStream{}, update, parts, where);
+    }
+    /// The same of elements that are all given.
+    template <class Update, class Spans>
+    static void update(const Update& update, const Spans& spans) {
+        shardkit::detail::HostKernels::update(InlineStream{}, update, spans);
+    }
+    // Those of a HostConversions.
+    template <class From, class To>
+    static void convert(const void* from, void* to, std::size_t count) {
+        shardkit::detail::HostKernels::convert(InlineStream{}, std::span(static_cast<const From*>(from), count),
+                                               std::span(static_cast<To*>(to), count));
+    }
+    template <class T>
+    static void round(const void* from, void* to, std::size_t count, std::uint64_t seed, std::uint64_t step,
+                      std::uint64_t element) {
+        shardkit::detail::ElementDraws draw(seed, step);
+        for (std::size_t i = 0; i < count; ++i) {
+            static_cast<T*>(to)[i] =
+                rules::round_stochastically<T>(static_cast<const float*>(from)[i], draw(element + i));
+        }
+    }
+    template <class Gather, class Master>
+    static void begin_codes(const void* masters, std::size_t count, void* codes, float* scales, std::size_t begin,
+                            std::size_t end) {
+        const shardkit::detail::BeginCodes<Gather, Master> each{static_cast<const Master*>(masters), count,
+                                                                static_cast<Gather*>(codes), scales};
+        for (std::size_t at = begin; at < end; at += shardkit::detail::coded_together) {
+            each(at / shardkit::detail::coded_together);
+        }
+    }
+    template <class T>
+    static void join(const void* upper, const std::uint16_t* lower, void* to, std::size_t count) {
+        for_each_index(count,
+                       shardkit::detail::JoinWork<T>{static_cast<const T*>(upper), lower, static_cast<float*>(to)});
+    }
+    template <class T>
+    static void split(const void* from, void* upper, std::uint16_t* lower, std::size_t count) {
+        for_each_index(
+            count, shardkit::detail::SplitWork<T>{static_cast<const float*>(from), static_cast<T*>(upper), lower});
     }
     /// Gives a device's stream a kernel.
     template <class Kernel>

@@ -159,8 +159,8 @@ struct HostKernels {
         const std::size_t count = spans.master.size();
         require_size("update", "gradient", spans.gradient.size(), count, where);
         for (const auto& state : spans.states) { require_size("update", "a state", state.size(), count, where); }
-        const bool gathers = !std::same_as<Master, Gather> || !spans.gathered.empty();
-        if (gathers) { require_size("update", "gathered", spans.gathered.size(), count, where); }
+        constexpr bool gathers = !std::same_as<Master, Gather>;  // else the master is what is gathered
+        require_size("update", "gathered", spans.gathered.size(), gathers ? count : 0, where);
         const auto step = [update](auto& parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
             update(parameter, states..., gradient);
         };
@@ -170,14 +170,17 @@ struct HostKernels {
         }
         const host::detail::InOut<Master> parameters{spans.master.data()};
         const host::detail::Input<Gradient> gradients{spans.gradient.data()};
-        if (!gathers) { return with_states(spans, 0, count, step, parameters, gradients); }
-        with_states(
-            spans, 0, count,
-            [step](auto& target, auto& parameter, auto&... rest) __attribute__((always_inline)) {
-                step(parameter, rest...);
-                target = stored_as<Master>(parameter);
-            },
-            host::detail::Output<Gather>{spans.gathered.data()}, parameters, gradients);
+        if constexpr (!gathers) {
+            with_states(spans, 0, count, step, parameters, gradients);
+        } else {
+            with_states(
+                spans, 0, count,
+                [step](auto& target, auto& parameter, auto&... rest) __attribute__((always_inline)) {
+                    step(parameter, rest...);
+                    target = stored_as<Master>(parameter);
+                },
+                host::detail::Output<Gather>{spans.gathered.data()}, parameters, gradients);
+        }
     }
 
   private:
