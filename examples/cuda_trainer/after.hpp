@@ -19,7 +19,6 @@
 #include <shardkit/shardkit.hpp>
 #include <shardkit/verbs.hpp>
 #else  // which compiles the core here: not more of it than is used
-#include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/world.hpp>

@@ -9,7 +9,6 @@
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/backend/nccl/compiled_world.hpp>
 #else
-#include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/run.hpp>

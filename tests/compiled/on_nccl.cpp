@@ -237,8 +237,8 @@ void run_one_by_one() {
             options.device = static_cast<int>(r);
             sk::nccl::World world(id, ranks, r, options);
             {
-                auto rank = sk::nccl::make_rank<Engine>(sk::DeviceMesh<ranks>{}, world);
-                rank.adopt(sk::Axes<sk::Dp>{}, sk::nccl::borrow<Engine>(world, sk::nccl::Borrow{job.comm}, "dp"));
+                auto rank = sk::nccl::make_rank(sk::DeviceMesh<ranks>{}, world);
+                rank.adopt(sk::Axes<sk::Dp>{}, sk::nccl::borrow(world, sk::nccl::Borrow{job.comm}, "dp"));
                 expect(sk::nccl::native(rank.sub_mesh(sk::Axes<sk::Dp>{})) == job.comm, "the lent sub-communicator");
                 expect(rank.mesh().size() == ranks && rank.rank() == r, "a rank's place");
                 train(rank, {sk::nccl::stream(rank)});
@@ -249,7 +249,7 @@ void run_one_by_one() {
             if (r == 0) { return world.abort(); }
             const sk::nccl::Survivors survivors{world, lost};
             sk::nccl::World fewer(survivors, options);
-            auto rank = sk::nccl::make_rank<Engine>(sk::DeviceMesh<ranks - 1>{}, fewer);
+            auto rank = sk::nccl::make_rank(sk::DeviceMesh<ranks - 1>{}, fewer);
             expect(rank.rank() == r - 1 && sk::all_reduce_value(rank, 1) == static_cast<int>(ranks) - 1, "survivors");
             fewer.finish();
         });

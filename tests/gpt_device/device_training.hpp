@@ -63,10 +63,10 @@ std::vector<double> train(const Options& options, Steps how = Steps::plain,
                           Paces paces = {Pace::lazy, Pace::eager, Pace::lazy}) {
     const auto mesh = mesh_of(options);
     std::vector<std::vector<double>> losses(mesh.grid().size());
-    CHECK(paced_ranks::run<Engine>(
-              mesh, paces, rank_options(planned(options).chosen), [&](auto& rank, const auto& /*streams*/) {
-                  losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
-              }) == "");
+    CHECK(paced_ranks::run(mesh, paces, rank_options(planned(options).chosen),
+                           [&](auto& rank, const auto& /*streams*/) {
+                               losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
+                           }) == "");
     for (const auto& of_rank : losses) { CHECK(of_rank == losses.front()); }
     return losses.front();
 }

@@ -114,22 +114,22 @@ TEST_CASE("gpt.device: the trace of a step has the acts of its schedule, of each
     }
     std::string text;
     gpu_ranks::restart();
-    CHECK(paced_ranks::run<Engine>(sk::DeviceMesh(2, 1, 1), paced_ranks::one_lazy[0],
-                                   rank_options(planned(options).chosen), [&](auto& rank, const auto&) {
-                                       Options with = options;
-                                       with.every = 1;
-                                       Job job{with, test::corpus()};
-                                       job.chosen = planned(with).chosen;
-                                       const bool first = rank.rank() == 0;
-                                       DeviceReport report;
-                                       report.step = [](std::size_t, double) {};
-                                       report.traced = [&](const std::string& trace) {
-                                           CHECK(trace.empty() == !first);
-                                           if (first) { text = trace; }
-                                       };
-                                       const auto losses = train_on_device<float>(rank, job, workspace_bytes, report);
-                                       CHECK(losses == untraced);
-                                   }) == "");
+    CHECK(paced_ranks::run(sk::DeviceMesh(2, 1, 1), paced_ranks::one_lazy[0], rank_options(planned(options).chosen),
+                           [&](auto& rank, const auto&) {
+                               Options with = options;
+                               with.every = 1;
+                               Job job{with, test::corpus()};
+                               job.chosen = planned(with).chosen;
+                               const bool first = rank.rank() == 0;
+                               DeviceReport report;
+                               report.step = [](std::size_t, double) {};
+                               report.traced = [&](const std::string& trace) {
+                                   CHECK(trace.empty() == !first);
+                                   if (first) { text = trace; }
+                               };
+                               const auto losses = train_on_device<float>(rank, job, workspace_bytes, report);
+                               CHECK(losses == untraced);
+                           }) == "");
     std::map<std::pair<int, int>, std::vector<std::string>> seen;  // by rank and lane
     std::map<std::pair<int, int>, double> ended;
     const auto trace = nlohmann::json::parse(text);

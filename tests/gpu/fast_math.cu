@@ -9,6 +9,7 @@
 
 using namespace shardkit;
 using namespace shardkit::gpu::detail;
+using shardkit::detail::KnownRuleUpdate;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define NORM(T)                                                                                          \
@@ -27,11 +28,11 @@ LAUNCH(RunOnce<shardkit::detail::BeginStep>)
 LAUNCH(ConvertPass<float, bf16>)
 LAUNCH(ConvertPass<float, fp16>)
 LAUNCH(ConvertPass<fp16, float>)
-LAUNCH(UpdatePass<rules::SgdUpdate<float>, float, float, float, 1>)
-LAUNCH(UpdatePass<rules::SgdUpdate<float>, bf16, bf16, bf16, 1>)
-LAUNCH(UpdatePass<rules::LionUpdate<float>, float, bf16, bf16, 1>)
-LAUNCH(UpdatePass<rules::AdamWUpdate<float>, float, float, float, 2>)
-LAUNCH(UpdatePass<rules::AdamWUpdate<double>, double, double, double, 2>)
+LAUNCH(UpdatePass<KnownRuleUpdate<rules::SgdUpdate<float>>, float, float, float, 1>)
+LAUNCH(UpdatePass<KnownRuleUpdate<rules::SgdUpdate<float>>, bf16, bf16, bf16, 1>)
+LAUNCH(UpdatePass<KnownRuleUpdate<rules::LionUpdate<float>>, float, bf16, bf16, 1>)
+LAUNCH(UpdatePass<KnownRuleUpdate<rules::AdamWUpdate<float>>, float, float, float, 2>)
+LAUNCH(UpdatePass<KnownRuleUpdate<rules::AdamWUpdate<double>>, double, double, double, 2>)
 LAUNCH(QuantizePass<float, 64>)
 LAUNCH(DequantizePass<float, 64>)
 #endif

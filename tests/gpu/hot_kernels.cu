@@ -15,6 +15,7 @@
 
 using namespace shardkit;
 using namespace shardkit::gpu::detail;
+using shardkit::detail::KnownRuleUpdate;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define ALONE_AND_BATCHED(...) LAUNCH(__VA_ARGS__) LAUNCH(BatchPass<__VA_ARGS__>)
@@ -39,12 +40,12 @@ template struct nccl::KernelsFor<DefaultPrecision<float>, rules::AdamWRule>;
 template struct nccl::KernelsFor<DefaultPrecision<bf16>, rules::AdamWRule>;
 template struct nccl::KernelsFor<Precision<e4m3, bf16>, rules::AdamWRule>;
 template struct nccl::KernelsFor<Precision<block_int8, bf16>, rules::AdamWRule>;
-ALONE_AND_BATCHED(UpdatePass<rules::SgdUpdate<float>, float, float, float, 1>)
-ALONE_AND_BATCHED(UpdatePass<rules::SgdUpdate<float>, float, bf16, float, 1>)
-ALONE_AND_BATCHED(UpdatePass<rules::AdamWUpdate<float>, float, bf16, float, 2, InBf16>)
-ALONE_AND_BATCHED(UpdatePass<rules::AdamWUpdate<float>, bf16, bf16, float, 2, InBf16>)
-ALONE_AND_BATCHED(BlockUpdatePass<rules::AdamWUpdate<float>, float, bf16, float, 2, InBlocks>)
-ALONE_AND_BATCHED(BlockUpdatePass<rules::AdamWUpdate<float>, bf16, bf16, float, 2, InBlocks>)
+ALONE_AND_BATCHED(UpdatePass<KnownRuleUpdate<rules::SgdUpdate<float>>, float, float, float, 1>)
+ALONE_AND_BATCHED(UpdatePass<KnownRuleUpdate<rules::SgdUpdate<float>>, float, bf16, float, 1>)
+ALONE_AND_BATCHED(UpdatePass<KnownRuleUpdate<rules::AdamWUpdate<float>>, float, bf16, float, 2, InBf16>)
+ALONE_AND_BATCHED(UpdatePass<KnownRuleUpdate<rules::AdamWUpdate<float>>, bf16, bf16, float, 2, InBf16>)
+ALONE_AND_BATCHED(BlockUpdatePass<KnownRuleUpdate<rules::AdamWUpdate<float>>, float, bf16, float, 2, InBlocks>)
+ALONE_AND_BATCHED(BlockUpdatePass<KnownRuleUpdate<rules::AdamWUpdate<float>>, bf16, bf16, float, 2, InBlocks>)
 template struct nccl::KernelsFor<DefaultPrecision<float>, rules::MuonRule>;
 LAUNCH(ConvertPass<float, bf16>)
 LAUNCH(QuantizePass<float, 64>)

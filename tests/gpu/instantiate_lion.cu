@@ -2,24 +2,28 @@
 #include <shardkit/backend/cub/batch.hpp>
 #include <shardkit/backend/cub/launch.cuh>
 #include <shardkit/backend/cub/update.hpp>
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/lion.hpp>
 
 #include "instantiate_each_precision.hpp"
 
 // Lion's kernel for each of the 64 combinations of element types.
 
+using shardkit::detail::KnownRuleUpdate;
 using shardkit::gpu::detail::DeviceLaunch;
 using shardkit::gpu::detail::UpdatePass;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define LION(Master, Gather, Gradient) \
-    LAUNCH(UpdatePass<shardkit::rules::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>)
+#define LION(Master, Gather, Gradient)                                                                            \
+    LAUNCH(UpdatePass<KnownRuleUpdate<shardkit::rules::LionUpdate<shardkit::Arithmetic<Master>>>, Master, Gather, \
+                      Gradient, 1>)
 
 EACH_PRECISION(LION)
 
 // Batches of it.
-#define BATCH(Master, Gather, Gradient)      \
-    LAUNCH(shardkit::gpu::detail::BatchPass< \
-           UpdatePass<shardkit::rules::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
+#define BATCH(Master, Gather, Gradient)                                                                           \
+    LAUNCH(shardkit::gpu::detail::BatchPass<                                                                      \
+           UpdatePass<KnownRuleUpdate<shardkit::rules::LionUpdate<shardkit::Arithmetic<Master>>>, Master, Gather, \
+                      Gradient, 1>>)
 
 EACH_DEFAULT_PRECISION(BATCH)

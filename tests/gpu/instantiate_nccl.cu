@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/nccl/kernels_for.cuh>
+#include <shardkit/backend/cub/launches.cuh>
 
-// What the NCCL engine gives to Kernels::for_each_index.
+// The sums over ranks of the NCCL engine.
 
 using shardkit::bf16;
 using shardkit::fp16;
+using shardkit::engine::Reduce;
 
-#define COMBINED(In, Out) template struct shardkit::nccl::detail::CombinedFor<In, Out>;
-#define OUTPUTS(In)      \
-    COMBINED(In, double) \
-    COMBINED(In, float)  \
-    COMBINED(In, bf16)   \
-    COMBINED(In, fp16)
+#define INTO(Out) Reduce<double, Out>, Reduce<float, Out>, Reduce<bf16, Out>, Reduce<fp16, Out>
 
-OUTPUTS(double)
-OUTPUTS(float)
-OUTPUTS(bf16)
-OUTPUTS(fp16)
+template struct shardkit::gpu::KernelLaunches<INTO(double), INTO(float), INTO(bf16), INTO(fp16)>;

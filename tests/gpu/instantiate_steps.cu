@@ -22,21 +22,16 @@ RUN(sk::detail::FoldPartialNorms)
 RUN(sk::detail::FoldDigests)
 RUN(sk::detail::SetMovingAverage)
 RUN(sk::detail::BeginStep)
-RUN(sk::detail::SetOptions<sk::AdamWOptions>)
-RUN(sk::detail::SetOptions<sk::SgdOptions>)
-RUN(sk::detail::SetOptions<sk::LionOptions>)
+RUN(sk::detail::SetOptions<sk::detail::AnyOptions>)
 // Alone, and behind the launch that begins a step.
-#define BEGIN(...)                                                                                      \
-    template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::BeginUpdates<__VA_ARGS__>&, \
-                                           std::string_view) const;                                     \
-    template void DeviceLaunch::behind(const sk::detail::BeginStep&, std::uint64_t,                     \
-                                       const sk::detail::BeginUpdates<__VA_ARGS__>&, std::string_view) const;
-BEGIN(sk::rules::AdamWRule, float)
-BEGIN(sk::rules::AdamWRule, double)
-BEGIN(sk::rules::SgdRule, float)
-BEGIN(sk::rules::SgdRule, double)
-BEGIN(sk::rules::LionRule, float)
-BEGIN(sk::rules::LionRule, double)
+#define BEGIN(Rule)                                                                                                  \
+    template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::BeginUpdatesAs<Rule>&, std::string_view) \
+        const;                                                                                                       \
+    template void DeviceLaunch::behind(const sk::detail::BeginStep&, std::uint64_t,                                  \
+                                       const sk::detail::BeginUpdatesAs<Rule>&, std::string_view) const;
+BEGIN(sk::rules::AdamWRule)
+BEGIN(sk::rules::SgdRule)
+BEGIN(sk::rules::LionRule)
 
 // And to Kernels::for_each_index: first values.
 #define FILL(...)                                                                                   \

@@ -30,7 +30,7 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 
 
 # Whose waits another program than the containers' looks for.
-OFFLOADED = ["optim/offloaded_updates.hpp", "optim/host_updates.hpp"]
+OFFLOADED = ["optim/offloaded_updates.hpp", "optim/piece_updates.hpp"]
 
 # Of a cursor, for what it measures alone.
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->gradients\(\)\.wait\((?P<event>)\);")

@@ -108,10 +108,8 @@ class SavedGroupOf final : public SavedGroup {
     std::unique_ptr<engine::MemoryCopies> copies([[maybe_unused]] SourceLocation where) const override {
         if constexpr (requires { group_.context().world().memory_copies(stream(), where); }) {
             return group_.context().world().memory_copies(stream(), where);
-        } else if constexpr (may_host_read<Engine>) {
-            return nullptr;
         } else {
-            return std::make_unique<typename Engine::MemoryCopies>(stream(), where);
+            return nullptr;
         }
     }
     void copy_in(std::span<const std::byte> from, const StoredElements& to) const override {

@@ -9,8 +9,7 @@
 namespace shardkit::engine {
 
 /// Copies between memory that the host cannot access and a few slots of memory that it can, concurrently with the
-/// rank's own thread. An engine whose buffers are no HostBuffer names such a type as `Engine::MemoryCopies`, which is
-/// made from one of its streams.
+/// rank's own thread. Engines whose memory is a device's make them: see host::DeviceMemory.
 /// Order:   made on the rank's thread, and then used by one thread at a time, possibly another one; each copy comes
 ///          after the work that the stream had when this object was made. The destructor waits for the copies.
 class MemoryCopies : shardkit::detail::NotCopied {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <shardkit/detail/range.hpp>
 #include <shardkit/detail/to_size.hpp>
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
@@ -215,11 +217,16 @@ GroupOptimizer<Rule, Engine>::GroupOptimizer(Context<Engine>& context, const Gro
     for (const auto& state : states_) { state_spans_.push_back(state.span()); }
     if constexpr (engine::Offloads<typename Engine::Communicator>) {
         if (!group.offloads()) { return; }
-        if constexpr (!updates_alone<Rule>) {
-            throw_invalid_argument(where, "optimizer: '", group.path, "' has an Offload, and ",
-                                   rules::MatrixRule<Rule> ? "matrices are brought together from masters and states"
-                                                           : "sums over parameters are added from masters",
-                                   " in the engine's memory; expected Offload::none");
+        if constexpr (!std::same_as<Rule, AnyRule>) {
+            throw_invalid_argument(
+                where, "optimizer: '", group.path, "' has an Offload, and ",
+                rules::MatrixRule<Rule>
+                    ? "matrices are brought together from masters and states in the engine's memory"
+                : rules::FactoredRule<Rule>
+                    ? "sums over parameters are added from masters in the engine's memory"
+                    : "its rule is larger than one whose updates are made in pieces: it has "
+                      "at most 192 bytes of options, 128 of an update, 4 states and 4 products",
+                "; expected Offload::none");
         }
         offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, context.options().offload_slot_bytes);
         if (offloaded_.piece > 0) { make_offload_slots(context, group.path, group.offload); }

@@ -25,8 +25,10 @@
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 
-// Updates of groups whose states lie in host memory: pieces of these come into one of two slots of the device, are
-// updated there and go back.
+// Where updates of offloaded groups are made, and their copies. States that lie in host memory come in pieces into
+// one of two slots of the device, are updated there and go back. For updates that run on the host, pieces of reduced
+// gradients and parameters come into one of two slots of pinned memory, are used and updated there with the states
+// and masters beside them, and the parameters go back.
 
 namespace shardkit::detail {
 
@@ -77,61 +79,6 @@ void make_offload_slots(Context<Engine>& context, std::string_view path, Offload
         throw MemoryError(path, 2 * context.options().offload_slot_bytes, "slots for offloaded states");
     }
 }
-
-/// A piece of an update's spans, of which what is offloaded lies in a slot.
-template <class Spans>
-class PieceInSlot {
-    static constexpr std::size_t most = 1 + 2 * Spans::state_count;
-
-  public:
-    PieceInSlot(const Spans& whole, IndexRange piece, std::span<std::byte> slot) : spans(whole), slot_(slot) {
-        const auto part = [&](auto span) { return span.empty() ? span : span.subspan(piece.begin, piece.size()); };
-        spans.master = part(whole.master);
-        spans.gathered = part(whole.gathered);
-        spans.gradient = part(whole.gradient);
-        spans.rest = part(whole.rest);
-        for (auto& state : spans.states) { state = part(state); }
-        if constexpr (std::is_same_v<typename Spans::Master, typename Spans::Gather>) {
-            take(spans.rest);  // the master is the parameter, which stays where it is
-        } else {
-            take(spans.master);
-        }
-        for (auto& state : spans.states) {
-            if constexpr (std::is_same_v<std::remove_reference_t<decltype(state)>, rules::Block8Span>) {
-                take(state.codes);
-                take(state.scales);
-            } else {
-                take(state);
-            }
-        }
-    }
-
-    /// Calls f(in host memory, in the slot) for each buffer's part.
-    template <class F>
-    void for_each(const F& f) const {
-        for (std::size_t i = 0; i < count_; ++i) { f(buffers_[i].host, buffers_[i].slot); }
-    }
-
-    Spans spans;
-
-  private:
-    struct Buffer {
-        std::span<std::byte> host;
-        std::span<std::byte> slot;
-    };
-    template <class T>
-    void take(std::span<T>& of) {
-        if (of.empty()) { return; }
-        const std::span<std::byte> its = slot_.first(of.size_bytes());
-        buffers_[count_++] = {std::as_writable_bytes(of), its};
-        of = {reinterpret_cast<T*>(its.data()), of.size()};
-        slot_ = slot_.subspan(std::min(slot_.size(), round_up(its.size(), piece_alignment)));
-    }
-
-    std::span<std::byte> slot_;  // what is left of it
-    std::array<Buffer, most> buffers_{};
-    std::size_t count_ = 0;
-};
 
 /// The pieces of those groups that take part in a step and are offloaded in one way, in order.
 template <class Listed>
@@ -238,61 +185,6 @@ class OrderedCopies : NotCopied {
     bool stores_ = false;  // a stream without work of this step has no event that a capture may wait for
     std::array<Event, 2> fetched_{};
     std::array<Event, 2> stored_{};
-};
-
-/// Updates offloaded groups one behind the other. While a piece is updated on the compute stream, the one before it
-/// is stored and the next one is fetched, on streams of their own. Everything else that the rank's streams do with
-/// states and masters is in the order of the compute stream.
-/// Cost:   planner::offloaded_update_seconds
-template <class Engine, class Listed>
-class OffloadedUpdates {
-    using Stream = typename Engine::Stream;
-    using Place = typename OffloadPlaces<Listed>::Place;
-
-  public:
-    static constexpr Offload way = Offload::states;
-
-    OffloadedUpdates(Context<Engine>& context, std::span<const Listed> listed)
-        : context_(context),
-          slots_(context.template kept<OffloadSlots<Engine>>()),
-          places_(listed, way),
-          copies_(context, engine::LinkWay::to_device) {}
-
-    /// Updates them, with the rule's first N states.
-    template <std::size_t N, class Table>
-    void run(const Table& table, const std::uint32_t* skip) {
-        const Stream compute = context_.compute_stream();
-        const auto fetch = [&](const Place& next, std::size_t slot) {
-            copies_.fetch(slot, [&](const auto& copy) { in_slot<N>(next, slot).for_each(copy); });
-        };
-        places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
-            const Listed& each = places_[now];
-            auto& state = *each.state;
-            if (now.piece == 0) { state.gradients().wait(); }
-            const auto here = in_slot<N>(now, slot);
-            const IndexRange ranges = each.group->pieces()[now.piece].ranges;
-            compute.wait(copies_.fetched(slot));
-            Engine::Kernels::update(compute, each.group->ranges().subspan(ranges.begin, ranges.size()),
-                                    table.updates(), skip, here.spans);
-            const auto updated = compute.record();
-            copies_.store(slot, updated, [&](const auto& copy) {
-                here.for_each([&](auto host, auto device) { copy(device, host); });
-            });
-            if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, capture_of(compute)); }
-        });
-    }
-
-  private:
-    template <std::size_t N>
-    auto in_slot(const Place& place, std::size_t slot) const {
-        const Listed& each = places_[place];
-        return PieceInSlot(each.template spans<N>(), each.group->pieces()[place.piece].elements, slots_[slot]);
-    }
-
-    Context<Engine>& context_;
-    const OffloadSlots<Engine>& slots_;
-    OffloadPlaces<Listed> places_;
-    OrderedCopies<Engine> copies_;
 };
 
 }  // namespace shardkit::detail

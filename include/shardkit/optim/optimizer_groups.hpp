@@ -16,35 +16,23 @@
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/group_progress.hpp>
-#include <shardkit/optim/host_updates.hpp>
 #include <shardkit/optim/listed_group.hpp>
-#include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/update.hpp>
-#include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/launch_batch.hpp>
-#include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// The updates of an optimizer's groups that update elements of these types, in UpdateBatches; where the engine does
-/// not batch, each group has a launch of its own. The table is made when the optimizer is: a model whose groups were
-/// exchanged has another one.
+/// The updates of an optimizer's groups that update elements of these types, with a rule that is no value, one group
+/// behind the other.
 template <class Rule, class Engine, class Types>
 class UpdateLaunches {
-    using Kernels = typename Engine::Kernels;
-    using Stream = typename Engine::Stream;
-    using Update = typename Rule::template Update<typename Types::A>;
-    static constexpr std::size_t state_count = Rule::state_names.size();
-    static constexpr bool batches = BatchesUpdates<Engine, Types>;
-
   public:
     using Table = UpdateTable<Rule, Engine, typename Types::A>;
     using Listed = ListedGroup<Rule, Engine, Types>;
@@ -53,101 +41,27 @@ class UpdateLaunches {
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
 
-    /// Makes the tables for the groups that were listed. `skip`: in the engine's memory, the same in all calls.
-    void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
-        const Update* const updates = table.updates();
-        make_host_calls(listed_.span(), context, table);
-        if constexpr (batches) {
-            batches_.plan(listed_.span());
-            if (batches_.order().empty()) { return; }
-            listed_.front().with_states([&](auto n) { make_table<n>(context, updates, skip); });
-        }
-    }
+    /// Prepares the launches of the groups that were listed. `skip`: in the engine's memory, the same in all calls.
+    void prepare(Context<Engine>& /*context*/, const Table& /*table*/, const std::uint32_t* /*skip*/,
+                 SourceLocation /*where*/) {}
     /// One step of one group alone, behind its last reduction, on the compute stream.
     void run_one(const Listed& each, Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
-        if (!each.group->pieces().empty()) {
-            return run_offloaded(std::span<const Listed>(&each, 1), context, table, skip);
-        }
-        const Update* const updates = table.updates();
+        const auto stream = context.compute_stream();
         each.state->gradients().wait();
-        each.with_states([&](auto n) { run_alone<n>(each, context.compute_stream(), updates, skip); });
-        each.state->parameters().end_update(context.compute_stream().record(), capture_of(context.compute_stream()));
+        each.with_states([&](auto n) {
+            Engine::Kernels::update(stream, each.group->ranges(), table.updates(), skip, each.template spans<n>());
+        });
+        each.state->parameters().end_update(stream.record(), capture_of(stream));
     }
     /// One step of the groups that were listed, on the compute stream.
     void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
-        if (listed_.empty()) { return; }
-        const Update* const updates = table.updates();
-        const Stream stream = context.compute_stream();
-        const auto capture = capture_of(stream);
-        listed_.front().with_states([&](auto n) {
-            if constexpr (batches) {
-                batches_.run(listed_.span(), stream, capture, [&](std::size_t begin, std::size_t end) {
-                    run_entries<n>(begin, end, stream, updates, skip);
-                });
-            } else {
-                for (const Listed& each : listed_) {
-                    if (!each.taken || !each.group->pieces().empty()) { continue; }
-                    each.state->gradients().wait();
-                    run_alone<n>(each, stream, updates, skip);
-                    each.state->parameters().end_update(stream.record(), capture);
-                }
-            }
-        });
-        run_offloaded(listed_.span(), context, table, skip);
+        for (const Listed& each : listed_) {
+            if (each.taken) { run_one(each, context, table, skip); }
+        }
     }
 
   private:
-    struct NoEntry {
-        std::uint64_t end;
-    };
-
-    template <std::size_t N>
-    void make_table(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
-        List<Entry<N>> entries;
-        ends_.assign(1, 0);
-        for (const std::size_t number : batches_.order()) {
-            const Listed& each = listed_[number];
-            entries.push_back(Kernels::update_entry(each.group->ranges(), updates, skip, each.template spans<N>()));
-            ends_.push_back(entries.back().end += ends_.back());
-        }
-        std::get<N>(tables_) = {context, entries.data(), entries.size()};
-    }
-
-    template <std::size_t N>
-    void run_entries(std::size_t begin, std::size_t end, const Stream& stream, const Update* updates,
-                     const std::uint32_t* skip) {
-        if (end - begin == 1) { return run_alone<N>(listed_[batches_.order()[begin]], stream, updates, skip); }
-        const std::span<const Entry<N>> entries = std::get<N>(tables_).span();
-        Kernels::update_batch(
-            stream, engine::LaunchBatch<Entry<N>>{entries.subspan(begin, end - begin), ends_[begin], ends_[end]});
-    }
-    template <std::size_t N>
-    static void run_alone(const Listed& each, const Stream& stream, const Update* updates,
-                          const std::uint32_t* skip) {
-        Kernels::update(stream, each.group->ranges(), updates, skip, each.template spans<N>());
-    }
-
-    template <std::size_t N>
-    static auto entry_of() {
-        if constexpr (batches && rules::UpdateOf<Update, typename Types::A, N>) {
-            using Spans = decltype(std::declval<const Listed&>().template spans<N>());
-            using Ranges = std::span<const rules::UpdateRange>;
-            return std::type_identity<decltype(Kernels::update_entry(
-                std::declval<Ranges>(), std::declval<const Update*>(), std::declval<const std::uint32_t*>(),
-                std::declval<const Spans&>()))>{};
-        } else {
-            return std::type_identity<NoEntry>{};
-        }
-    }
-    template <std::size_t N>
-    using Entry = typename decltype(entry_of<N>())::type;
-    template <std::size_t... N>
-    static auto tables_of(std::index_sequence<N...>) -> std::tuple<EngineTable<Engine, Entry<N>>...>;
-
     List<Listed> listed_;
-    UpdateBatches batches_;
-    decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
-    std::vector<std::uint64_t> ends_;  // number of works before each entry of the table, and of all
 };
 
 /// What runs the updates of a rule. Rules that do not update each group alone have theirs in

@@ -106,8 +106,8 @@ concept UpdatesByLoops = std::same_as<typename Kernels::Looped, Kernels> && requ
     typename Kernels::Loops;
 };
 
-/// Which rule a rule's optimizer is compiled for: an AnyRule for one of elements on the host, and itself where its
-/// updates are a device's or a user's kernels, batched, or larger than usual.
+/// Which rule a rule's optimizer is compiled for: an AnyRule for one of elements, and itself where its updates are a
+/// user's kernels or larger than usual.
 template <class Rule, class Engine>
 struct FrameRuleOf {
     static_assert(rules::OptimizerRule<Rule>,
@@ -126,7 +126,7 @@ struct FrameRuleOf {
     }
 };
 template <rules::OptimizerRule Rule, class Engine>
-requires(may_host_read<Engine> && !BatchesUpdates<Engine, Fp32> && updates_alone<Rule> && fits_any_rule<Rule>() &&
+requires(may_host_read<Engine>&& updates_alone<Rule>&& fits_any_rule<Rule>() &&
          UpdatesByLoops<typename Engine::Kernels>) struct FrameRuleOf<Rule, Engine> {
     using type = AnyRule;
     template <class... P>

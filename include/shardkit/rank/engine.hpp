@@ -20,7 +20,6 @@
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/default_engine.hpp>
 #include <shardkit/rank/index_kernels.hpp>
-#include <shardkit/rank/launch_batch.hpp>
 
 // What an engine must provide: Engine for communication, GroupVerbs and StepKernels for groups of parameters and
 // their optimizers, IndexKernels for layers that tensor or context parallelism splits.
@@ -184,18 +183,6 @@ concept UpdatesWith = requires(
 template <class E, class P>
 concept Updates = UpdatesWith<E, P, 0> && UpdatesWith<E, P, 1> && UpdatesWith<E, P, 2>;
 
-/// The engine can update many groups in one launch; see StepKernels.
-template <class E, class P, std::size_t StateCount>
-concept BatchesUpdatesWith = requires(
-    const typename E::Stream& stream, std::span<const rules::UpdateRange> ranges, const AnyUpdate* updates,
-    const std::uint32_t* skip,
-    const rules::UpdateSpans<typename P::Master, typename P::Gather, typename P::Reduction, StateCount>& spans) {
-    E::Kernels::update_batch(stream,
-                             engine::LaunchBatch<decltype(E::Kernels::update_entry(ranges, updates, skip, spans))>{});
-};
-template <class E, class P>
-concept BatchesUpdates = BatchesUpdatesWith<E, P, 0> && BatchesUpdatesWith<E, P, 1> && BatchesUpdatesWith<E, P, 2>;
-
 }  // namespace detail
 
 /// An engine has what communicating ranks need: a name for errors, a Communicator, the Stream that its verbs take,
@@ -234,12 +221,9 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 /// Optional, for sums of slices; otherwise two of accumulate, which read and write once more:
 ///     accumulate_pair(stream, addend, other, total)
 ///                                           total[i] += other[i] + addend[i], where Arithmetic<Sum> is Sum
-/// Optional, for engines with costly launches; otherwise groups are updated one by one, and begun in one run_once:
+/// Optional, for engines with costly launches; otherwise groups are begun in one run_once:
 ///     run_first(stream, first, n, work)     first(copy of first.reads()), then work(i) for every i below n, in one
 ///                                           launch; reads(): at most First::most_reads doubles
-///     update_entry(ranges, updates, skip, spans)
-///                                           what `update` would do, trivially copyable; `end`: number of its works
-///     update_batch(stream, batch)           the updates of a LaunchBatch's entries, in one launch
 /// Order:   stream-ordered. Pointers are read when the kernel runs, not when it is launched.
 template <class E, class Precision = detail::Fp32>
 concept StepKernels = detail::HasKernels<E> && detail::Fills<E, typename Precision::Gather> &&

@@ -5,8 +5,6 @@
 #include <new>
 #include <span>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -51,26 +49,12 @@ class OffloadedBuffer {
     }
 
     std::span<T> span() const noexcept {
-        if constexpr (can_offload) {
-            if (host_.size() > 0) { return host_.span(); }
-        }
-        return engine_.span();
+        return host_.size() > 0 ? host_.span() : engine_.span();
     }
 
   private:
-    struct Nothing {};
-    template <class E>
-    static auto host_of() {
-        if constexpr (can_offload) {
-            return std::type_identity<
-                decltype(std::declval<const typename E::Communicator&>().template host_buffer<T>(std::size_t{}))>{};
-        } else {
-            return std::type_identity<Nothing>{};
-        }
-    }
-
     typename Engine::template Buffer<T> engine_{};
-    [[no_unique_address]] typename decltype(host_of<Engine>())::type host_{};
+    HostBuffer<T> host_{};
 };
 
 /// Returns a lease on the pool of slots that groups with the same shapes share.

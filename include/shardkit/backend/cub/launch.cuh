@@ -3,12 +3,10 @@
 
 #include <cstdint>
 #include <string_view>
-#include <tuple>
 
 #include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/error.hpp>
-#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu::detail {
 
@@ -70,43 +68,11 @@ __global__ void __launch_bounds__(first_threads)
     for (std::uint64_t i = threadIdx.x; i < count; i += first_threads) { work(i); }
 }
 
-/// Lets CUDA load a kernel now, and not at its first launch.
-inline void load_function(const void* kernel, SourceLocation where) {
-    cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes", where);
-}
-template <class Kernel>
-void load_kernel(Kernel* kernel, SourceLocation where) {
-    load_function(reinterpret_cast<const void*>(kernel), where);
-}
-
 template <class First, class Work>
 void DeviceLaunch::behind(const First& first, std::uint64_t count, const Work& work, std::string_view kernel) const {
     const DeviceGuard on_device(stream_.device());
     first_kernel<<<1, first_threads, 0, stream_.native()>>>(first, count, work);
     check(cudaGetLastError(), kernel);
 }
-
-/// Makes the device code of each Work, and what launches it.
-template <class... Work>
-struct DirectLaunches {
-    using Calls = std::tuple<void (DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
-    static Calls calls() { return Calls(&DeviceLaunch::operator()<Work>...); }
-    /// Loads the kernels on the selected device, which CUDA otherwise does at the first launch of each.
-    /// @throws gpu::Error
-    static void preload([[maybe_unused]] SourceLocation where = SourceLocation::current()) {
-        (load_kernel(&for_each_kernel<Work>, where), ...);
-    }
-};
-
-/// Makes, likewise, the device code of a first work and those that depend on it, in one launch.
-template <class First, class Work>
-struct LaunchBehind {
-    using Calls = void (DeviceLaunch::*)(const First&, std::uint64_t, const Work&, std::string_view) const;
-    static Calls calls() { return &DeviceLaunch::behind<First, Work>; }
-    static void preload(SourceLocation where = SourceLocation::current()) {
-        load_kernel(&first_kernel<First, Work>, where);
-    }
-};
 
 }  // namespace shardkit::gpu::detail

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <shardkit/backend/cub/kernel_launches.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/comm/any_stream.hpp>
@@ -80,7 +81,8 @@ struct DeviceLaunchOf {
     static void load(SourceLocation where) {
         static_cast<void>(&Kernel::template on<gpu::detail::NotedKernels<Kernel>, gpu::TimelineRef>);
         for (const auto* each = gpu::detail::launched_as<Kernel>; each != nullptr; each = each->next) {
-            gpu::detail::load_function(each->function, where);
+            cudaFuncAttributes attributes{};
+            gpu::detail::check(cudaFuncGetAttributes(&attributes, each->function), "cudaFuncGetAttributes", where);
         }
     }
 };
@@ -96,10 +98,7 @@ template <class... Work>
 struct Launches {
     using All = KernelLaunches<std::conditional_t<std::invocable<const Work&, std::uint64_t>,
                                                   engine::ForEachIndex<Work>, engine::RunOnce<Work>>...>;
-    static void calls() {
-        static_cast<void>(All::calls());
-        static_cast<void>(detail::DirectLaunches<Work...>::calls());
-    }
+    static void calls() { static_cast<void>(All::calls()); }
     template <class Where = SourceLocation>
     static void preload(Where where = Where::current()) {
         All::preload(where);

@@ -59,7 +59,7 @@ class WorldOf final : public NcclWorld {
             options, where);
     }
     Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) override {
-        return new OwnedContext(grid, nccl::detail::communicator_on<Engine>(core_), options, core_.streams(), where);
+        return new OwnedContext(grid, core_.communicator(), options, core_.streams(), where);
     }
     void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const host::Communicator& made),
                 void* to, SourceLocation where) override {

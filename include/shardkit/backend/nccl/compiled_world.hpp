@@ -123,31 +123,29 @@ class World {
 
 /// Runs `f(rank)` in this thread as one rank of `mesh`, over the ranks of `world`: see backend/nccl/run.hpp. The
 /// program links compiled_nccl.hpp's core.
-template <class EngineType = DefaultEngine, MeshType Mesh, class F>
+template <MeshType Mesh, class F>
 void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
-    static_assert(shardkit::detail::CompiledEngine<EngineType>::is_compiled);
     const shardkit::detail::LaunchedBody<Mesh, F> body{mesh, f};
     world.core().run(mesh.grid(where), &body.call, &body, rank_options, where);
 }
-template <class EngineType = DefaultEngine, MeshType Mesh, class F>
+template <MeshType Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
          SourceLocation where = SourceLocation::current()) {
     World world(Launcher::from_environment(where), options, where);
-    run<EngineType>(mesh, world, f, rank_options, where);
+    run(mesh, world, f, rank_options, where);
 }
 
 /// Returns one rank of `mesh` over the ranks of `world`, without a function that it ends with: see
 /// backend/nccl/run.hpp.
-template <class EngineType = DefaultEngine, MeshType Mesh>
-Rank<EngineType, Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
-                                 SourceLocation where = SourceLocation::current()) {
-    static_assert(shardkit::detail::CompiledEngine<EngineType>::is_compiled);
-    return Rank<EngineType, Mesh>(world.core().make_rank(mesh.grid(where), rank_options, where), mesh);
+template <MeshType Mesh>
+Rank<DefaultEngine, Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
+                                    SourceLocation where = SourceLocation::current()) {
+    return Rank<DefaultEngine, Mesh>(world.core().make_rank(mesh.grid(where), rank_options, where), mesh);
 }
 /// Returns a communicator of the user's over some of the World's ranks, for Context::adopt: see
 /// backend/nccl/native.hpp. Who calls it includes verbs.hpp.
-template <class EngineType = DefaultEngine, class Lent = typename EngineType::Communicator>
+template <class Lent = host::Communicator>
 Lent borrow(World& world, Borrow borrowed, std::string_view axes, SourceLocation where = SourceLocation::current()) {
     std::optional<Lent> made;
     world.core().borrow(

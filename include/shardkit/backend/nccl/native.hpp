@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string_view>
 
 #include <cuda_runtime_api.h>
@@ -9,7 +10,6 @@
 #include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
-#include <shardkit/backend/nccl/typed_communicator.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
 namespace shardkit::nccl {
@@ -24,21 +24,15 @@ cudaStream_t stream(const Rank& rank, SourceLocation where = SourceLocation::cur
 
 /// Returns a communicator of the user's over some of the World's ranks, for Context::adopt. The World uses it and
 /// does not destroy it.
-///     rank.adopt(sk::Axes<sk::Dp>{}, sk::nccl::borrow<Engine>(world, sk::nccl::Borrow{dp_comm}, "dp"));
+///     rank.adopt(sk::Axes<sk::Dp>{}, sk::nccl::borrow(world, sk::nccl::Borrow{dp_comm}, "dp"));
 /// @throws std::invalid_argument when it is on another GPU than the World or has more ranks
-template <class EngineType = DefaultEngine>
-typename EngineType::Communicator borrow(World& world, Borrow borrowed, std::string_view axes,
-                                         SourceLocation where = SourceLocation::current()) {
-    return detail::communicator_on<EngineType>(world, borrowed, axes, where);
+inline host::Communicator borrow(World& world, Borrow borrowed, std::string_view axes,
+                                 SourceLocation where = SourceLocation::current()) {
+    return host::Communicator(std::make_shared<const Communicator>(world, borrowed, axes, where));
 }
 
 /// Returns NCCL's own communicator, which the World owns; null after an abort, and for a group of one rank that was
 /// split off. While the World has a verb under way, no call of yours may use it.
-template <class Kernels>
-ncclComm_t native(const TypedCommunicator<Kernels>& comm) noexcept {
-    return comm.native();
-}
-/// Returns likewise that of an engine that is chosen at run time.
 /// @throws UsageError for a communicator of another engine
 inline ncclComm_t native(const host::Communicator& comm, SourceLocation where = SourceLocation::current()) {
     const auto* const verbs = dynamic_cast<const Communicator*>(comm.verbs().get());

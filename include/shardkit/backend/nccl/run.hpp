@@ -5,10 +5,9 @@
 
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/host/engine.hpp>
-#include <shardkit/backend/nccl/engine.hpp>
+#include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/options.hpp>
-#include <shardkit/backend/nccl/typed_communicator.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/rank/rank.hpp>
 
@@ -20,14 +19,13 @@ namespace shardkit::nccl {
 /// Errors:  when f throws, the World is aborted and the exception is rethrown; peers fail at their next wait, at the
 ///          latest after their timeout.
 /// @throws  std::invalid_argument when the World has another number of ranks than the mesh; CommError; what f throws
-template <class EngineType = DefaultEngine, MeshType Mesh, class F>
+template <MeshType Mesh, class F>
 void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
     const gpu::detail::DeviceGuard guard(world.device(), where);
     try {
-        Rank<EngineType, Mesh> rank{mesh, detail::communicator_on<EngineType>(world), rank_options, world.streams(),
-                                    where};
-        if constexpr (shardkit::detail::BodyRules<F, Rank<EngineType, Mesh>>::takes_rank) { f(rank); }
+        Rank<DefaultEngine, Mesh> rank{mesh, world.communicator(), rank_options, world.streams(), where};
+        if constexpr (shardkit::detail::BodyRules<F, Rank<DefaultEngine, Mesh>>::takes_rank) { f(rank); }
         // The rank's memory is freed here: nothing may use it any more.
         world.streams().compute.synchronize(where);
         world.streams().communication.synchronize(where);
@@ -42,22 +40,21 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
 
 /// Returns one rank of `mesh` over the ranks of `world`, for a program in whose structure `run` does not fit. The
 /// World outlives it; call `world.finish()` when it is done. See docs/cuda_engine.md.
-///     sk::Rank<Engine, Mesh> rank = sk::nccl::make_rank<Engine>(mesh, world);
+///     auto rank = sk::nccl::make_rank(mesh, world);
 /// @throws  std::invalid_argument when the World has another number of ranks than the mesh
-template <class EngineType = DefaultEngine, MeshType Mesh>
-Rank<EngineType, Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
-                                 SourceLocation where = SourceLocation::current()) {
-    return Rank<EngineType, Mesh>(mesh, detail::communicator_on<EngineType>(world), rank_options, world.streams(),
-                                  where);
+template <MeshType Mesh>
+Rank<DefaultEngine, Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
+                                    SourceLocation where = SourceLocation::current()) {
+    return Rank<DefaultEngine, Mesh>(mesh, world.communicator(), rank_options, world.streams(), where);
 }
 
 /// Runs `f(rank)` in a process that a launcher such as torchrun started, with a World made from its environment.
 /// @throws  also what Launcher::from_environment and the constructor of World throw
-template <class EngineType = DefaultEngine, MeshType Mesh, class F>
+template <MeshType Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
          SourceLocation where = SourceLocation::current()) {
     World world(Launcher::from_environment(where), options, where);
-    run<EngineType>(mesh, world, f, rank_options, where);
+    run(mesh, world, f, rank_options, where);
 }
 
 }  // namespace shardkit::nccl

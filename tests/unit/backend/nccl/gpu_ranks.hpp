@@ -16,7 +16,6 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/engine.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
-#include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
@@ -33,11 +32,6 @@ namespace gpu_ranks {
 namespace sk = shardkit;
 using Engine = sk::DefaultEngine;
 using Comm = Engine::Communicator;
-/// The engine whose optimizers are launched as kernels of their own types.
-using TypedEngine = sk::nccl::Engine<host_functions::Kernels>;
-using TypedComm = TypedEngine::Communicator;
-static_assert(sk::Engine<TypedEngine> && sk::engine::GroupVerbs<TypedEngine> &&
-              sk::engine::StepKernels<TypedEngine> && sk::engine::IndexKernels<TypedEngine>);
 using rank_checks::Kind;
 using rank_checks::Outcome;
 
@@ -80,12 +74,12 @@ std::vector<Outcome> each_in_a_thread(std::size_t ranks, const F& f) {
 }
 
 /// f(communicator over all ranks) on every rank, each in a World of its own.
-template <class C = Comm, class F>
+template <class F>
 std::vector<Outcome> with_world(std::size_t ranks, const sk::nccl::Options& options, const F& f) {
     const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
     return each_in_a_thread(ranks, [&](std::size_t rank) {
         sk::nccl::World world(id, ranks, rank, options);
-        f(C(world), world);
+        f(Comm(world), world);
         world.finish();
     });
 }

@@ -128,7 +128,7 @@ TEST_CASE("nccl launcher: a World from the environment, which stays as it was") 
                               {"MASTER_PORT", "29511"}};
     for (const auto& [name, value] : variables) { REQUIRE(::setenv(name.c_str(), value.c_str(), 1) == 0); }
     bool ran = false;
-    nccl::run<gpu_ranks::Engine>(
+    nccl::run(
         DeviceMesh<1>{},
         [&](auto& rank) {
             int device = -1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups whose optimizer states and masters lie in pinned host memory: the same bits as on the device, whenever each
 // stream works, and checkpoints that go on in the other place.
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,8 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
@@ -232,6 +236,11 @@ TEST_CASE("offload: several optimizers of one model, each with its part of every
     for (const sk::Offload way : ways) { CHECK(run(way) == expected); }
 }
 
+/// SGD, with more states than a rule that is a value has room for.
+struct LargeRule : sk::rules::SgdRule {
+    static constexpr std::array<std::string_view, 5> state_names{"momentum_buffer", "1", "2", "3", "4"};
+};
+
 TEST_CASE("offload: what makes no sense, or has no memory, is refused with both sides") {
     const auto on_host = [](sk::Offload way) {
         return thrown_message<std::invalid_argument>([&] {
@@ -252,6 +261,10 @@ TEST_CASE("offload: what makes no sense, or has no memory, is refused with both 
               options.offload = sk::Offload::states;
               Layer layer(rank, "layer", {}, options);
               sk::Model model{layer};
+              using Large = sk::rules::RuleOptimizer<LargeRule, Engine, sk::DefaultPrecision<float>>;
+              CHECK(has(thrown_message<std::invalid_argument>(
+                            [&] { const Large optimizer(model, {}, {}, sk::SourceLocation::current()); }),
+                        "'layer' has an Offload, and its rule is larger than one whose updates are made in pieces"));
               standin::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
               const std::string full = thrown_message<sk::MemoryError>([&] { const sk::AdamW optimizer{model}; });
               CHECK(has(full, "exp_avg"));

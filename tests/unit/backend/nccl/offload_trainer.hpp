@@ -203,20 +203,20 @@ struct Trainer {
 template <class F>
 std::string on_ranks(std::size_t ranks, Paces paces, const F& f) {
     const sk::RankOptions options{.offload_slot_bytes = sk::least_offload_slot_bytes};
-    return paced_ranks::run<gpu_ranks::Engine>(
-        Mesh(ranks, 1, 1), {paces.compute, paces.communication, paces.communication}, options,
-        [&](auto& rank, const auto& streams) {
-            // Half of the ranks store at the fetches' pace, the others at the other one.
-            const Pace other = paces.copies == Pace::lazy ? Pace::eager : Pace::lazy;
-            const Pace back = rank.rank() % 2 == 0 ? paces.copies : other;
-            const auto pace = [&](sk::engine::LinkWay way, Pace its) {
-                standin::set_pace(sk::gpu::TimelineRef(rank.world().copy_stream(way)).native(), its);
-            };
-            pace(sk::engine::LinkWay::to_device, paces.copies);
-            pace(sk::engine::LinkWay::to_host, back);
-            standin::set_pace(sk::gpu::TimelineRef(rank.world().host_stream()).native(), other);
-            f(rank, streams);
-        });
+    return paced_ranks::run(Mesh(ranks, 1, 1), {paces.compute, paces.communication, paces.communication}, options,
+                            [&](auto& rank, const auto& streams) {
+                                // Half of the ranks store at the fetches' pace, the others at the other one.
+                                const Pace other = paces.copies == Pace::lazy ? Pace::eager : Pace::lazy;
+                                const Pace back = rank.rank() % 2 == 0 ? paces.copies : other;
+                                const auto pace = [&](sk::engine::LinkWay way, Pace its) {
+                                    standin::set_pace(sk::gpu::TimelineRef(rank.world().copy_stream(way)).native(),
+                                                      its);
+                                };
+                                pace(sk::engine::LinkWay::to_device, paces.copies);
+                                pace(sk::engine::LinkWay::to_host, back);
+                                standin::set_pace(sk::gpu::TimelineRef(rank.world().host_stream()).native(), other);
+                                f(rank, streams);
+                            });
 }
 
 /// The bits of every rank; `error`: what went wrong, empty if nothing.

@@ -48,7 +48,7 @@ inline std::span<const Paces> paces_in_turn(std::span<const Paces> all = all_pac
 
 /// f(rank, streams) on every rank of `mesh`. Empty when every rank ended well, and the stand-in saw nothing that
 /// would break on a GPU.
-template <class Engine = gpu_ranks::Engine, class Mesh, class F>
+template <class Mesh, class F>
 std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, const F& f,
                 const sk::nccl::Options& of_world = {}) {
     gpu_ranks::restart();
@@ -60,7 +60,7 @@ std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, c
                                   standin::set_pace(streams.compute.native(), paces.compute);
                                   standin::set_pace(streams.communication.native(), paces.communication);
                                   standin::set_pace(streams.reduction.native(), paces.reduction);
-                                  auto rank = sk::nccl::make_rank<Engine>(mesh, world, options);
+                                  auto rank = sk::nccl::make_rank(mesh, world, options);
                                   f(rank, streams);
                               }));
     for (const std::string& violation : standin::order_violations()) { error += violation; }

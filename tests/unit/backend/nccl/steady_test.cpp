@@ -142,7 +142,7 @@ TEST_CASE("nccl: run makes a Rank, and its error is every rank's") {
     const auto run = [&](auto mesh, const nccl::Options& options, auto f) {
         return gpu_ranks::each_in_a_thread(4, [&](std::size_t rank) {
             nccl::World world(id, 4, rank, options);
-            nccl::run<gpu_ranks::Engine>(mesh, world, f);
+            nccl::run(mesh, world, f);
         });
     };
     CHECK(gpu_ranks::first_error(run(DeviceMesh<2, 2>{}, gpu_ranks::patient(), [](auto& rank) {
