@@ -27,7 +27,7 @@
 #include <shardkit/step/reduce.hpp>
 
 #include "call_log.hpp"
-#include "counted_buffer.hpp"
+#include "counted_memory.hpp"
 #include "elements.hpp"
 #include "job.hpp"
 #include "options.hpp"
@@ -42,8 +42,8 @@ using Reference = std::vector<std::vector<std::vector<T>>>;
 /// are collective over the world.
 template <class Engine, class T>
 class Trainer {
-    using Counting = CountingEngine<Engine>;
-    using Group = shardkit::Sharded<Elements<T>, shardkit::DynamicPolicy, Counting>;
+    using Communicator = typename Engine::Communicator;
+    using Group = shardkit::Sharded<Elements<T>, shardkit::DynamicPolicy, Engine>;
     using Model = std::vector<Group>;
     using Number = shardkit::Arithmetic<T>;
 
@@ -55,9 +55,9 @@ class Trainer {
         : options_(&options),
           choice_(choice),
           account_(std::make_shared<ByteAccount>()),
-          context_(context.grid(), context.world(), {.in_flight = options.in_flight(choice)},
+          context_(context.grid(), Communicator(std::make_shared<CountedVerbs>(context.world().verbs(), account_)),
+                   {.in_flight = options.in_flight(choice)},
                    options.overlaps(choice) ? context.streams() : shardkit::Streams<typename Engine::Stream>{}) {
-        const AccountScope counts(account_);
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
             groups_.emplace_back(context_, options.groups[g].path,
@@ -68,10 +68,10 @@ class Trainer {
         const shardkit::Model model{groups_};
         using Precision = typename Group::Precision;
         if (options.optimizer == OptimizerKind::adamw) {
-            optimizer_ = std::make_unique<shardkit::AdamW<Counting, Precision>>(
+            optimizer_ = std::make_unique<shardkit::AdamW<Engine, Precision>>(
                 model, shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
         } else {
-            optimizer_ = std::make_unique<shardkit::SGD<Counting, Precision>>(
+            optimizer_ = std::make_unique<shardkit::SGD<Engine, Precision>>(
                 model,
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }
@@ -83,7 +83,6 @@ class Trainer {
     /// outside of steps took is given back.
     void follow() {
         if (!schedule_) { return; }
-        const AccountScope counts(account_);
         following_.reset();
         following_.emplace(shardkit::schedule::follow(shardkit::Model{groups_}, *schedule_));
         account_->peak = account_->current;
@@ -172,10 +171,9 @@ class Trainer {
     std::size_t peak_bytes() const { return account_->peak; }
     shardkit::Plan plan() {
         if (schedule_) {
-            return shardkit::schedule::plan(*schedule_, shardkit::describe_groups(shardkit::Model{groups_}),
-                                            context_.grid(),
-                                            {.optimizer_states = options_->optimizer_states(),
-                                             .engine = shardkit::detail::traits_of<Engine>(context_.world())});
+            return shardkit::schedule::plan(
+                *schedule_, shardkit::describe_groups(shardkit::Model{groups_}), context_.grid(),
+                {.optimizer_states = options_->optimizer_states(), .engine = context_.world().traits()});
         }
         return shardkit::plan(shardkit::Model{groups_}, {.microbatches = options_->microbatches,
                                                          .in_flight = options_->in_flight(choice_),
@@ -198,7 +196,7 @@ class Trainer {
     }
     shardkit::schedule::StepCosts costs(std::span<const shardkit::schedule::GroupSeconds> seconds,
                                         const shardkit::planner::TimeModel::Links& links) const {
-        return {seconds, {links, links, 0}, shardkit::detail::traits_of<Engine>(context_.world())};
+        return {seconds, {links, links, 0}, context_.world().traits()};
     }
     /// The step as run_step makes it.
     shardkit::Schedule dry_step(Groups groups) const {
@@ -246,7 +244,6 @@ class Trainer {
     template <class Forward, class Backward>
     void run_step(Forward forward, Backward backward) {
         using Pending = shardkit::PendingWindow<typename Group::State>;
-        const AccountScope counts(account_);
         const shardkit::Model model{groups_};
         const std::size_t n = groups_.size();
         shardkit::Accumulation accumulation{model, options_->microbatches};
@@ -281,7 +278,6 @@ class Trainer {
     /// visit(step, group, parameters) in every window, and once more at the end.
     template <class Visit>
     void check_run(Visit visit) {
-        const AccountScope counts(account_);
         for (std::size_t g = 0; g < groups_.size(); ++g) {
             groups_[g].initialize([&](auto, auto, std::uint64_t i) { return Values::parameter(g, i); });
         }
@@ -313,14 +309,14 @@ class Trainer {
 
     const Options* options_;
     ScheduleChoice choice_;
-    CallLog<typename Engine::Communicator, T> log_;
+    CallLog<Communicator, T> log_;
     std::shared_ptr<ByteAccount> account_;
-    shardkit::Context<Counting> context_;
+    shardkit::Context<Engine> context_;
     Model groups_;
     std::vector<std::uint64_t> links_;
-    std::unique_ptr<shardkit::Optimizer<Counting>> optimizer_;
+    std::unique_ptr<shardkit::Optimizer<Engine>> optimizer_;
     std::optional<shardkit::Schedule> schedule_;
-    std::optional<shardkit::schedule::Following<Counting>> following_;
+    std::optional<shardkit::schedule::Following<Engine>> following_;
     std::size_t works_ = 0;
 };
 
