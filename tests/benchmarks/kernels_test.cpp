@@ -3,11 +3,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <type_traits>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
+#include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/self/run.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "check_kernel.hpp"
@@ -19,22 +22,39 @@ namespace {
 using namespace benchmarks::kernels;
 using Engine = shardkit::self::Engine;
 
-/// Moves the first element of what an update writes, after it.
-struct SpoiledKernels : Engine::Kernels {
-    template <class Update, class Spans>
-    static void update(const Engine::Stream& stream, std::span<const shardkit::rules::UpdateRange> ranges,
-                       const Update* updates, const std::uint32_t* skip, const Spans& spans) {
-        Engine::Kernels::update(stream, ranges, updates, skip, spans);
-        auto& first = spans.master[0];
-        first = static_cast<std::remove_reference_t<decltype(first)>>(static_cast<float>(first) + 1);
-        if (!spans.gathered.empty()) {
-            spans.gathered[0] = static_cast<typename Spans::Gather>(static_cast<float>(spans.master[0]));
+/// One rank's verbs, which know the memory of its groups.
+class Remembering final : public shardkit::host::DecoratedVerbs {
+  public:
+    using Memory = std::vector<std::weak_ptr<std::uint8_t>>;
+
+    Remembering(std::shared_ptr<const Verbs> verbs, Memory& memory)
+        : DecoratedVerbs(std::move(verbs)), memory_(memory) {}
+
+    std::shared_ptr<void> place(std::size_t bytes) const override {
+        const auto own = std::make_shared<shardkit::HostBuffer<std::uint8_t>>(bytes);
+        const std::shared_ptr<std::uint8_t> data(own, own->data());
+        memory_.emplace_back(data);
+        return data;
+    }
+
+  private:
+    std::shared_ptr<const Verbs> decorate(std::shared_ptr<const Verbs> verbs) const override {
+        return std::make_shared<const Remembering>(std::move(verbs), memory_);
+    }
+
+    Memory& memory_;
+};
+
+/// Moves the first element of each piece of memory, parameters among them.
+template <class T>
+void spoil(const Remembering::Memory& memory) {
+    for (const auto& each : memory) {
+        if (const auto data = each.lock()) {
+            auto& first = *reinterpret_cast<T*>(data.get());
+            first = static_cast<T>(static_cast<float>(first) + 1);
         }
     }
-};
-struct Spoiled : Engine {
-    using Kernels = SpoiledKernels;
-};
+}
 
 }  // namespace
 
@@ -46,19 +66,24 @@ TEST_CASE("every kernel: right data passes, one spoiled element is one wrong val
 }
 
 TEST_CASE("a step: right data passes, one spoiled element of each group is as many wrong values, no call is wrong") {
-    const auto wrong_of = [](auto engine, DataType type, std::size_t calls) {
-        using E = decltype(engine);
+    const auto wrong_of = [](DataType type, std::size_t calls, bool spoils = false) {
         shardkit::self::World world;
-        shardkit::Rank<E, shardkit::DeviceMesh<1>> rank{{}, shardkit::self::Communicator(world), {}, {}};
-        shardkit::Context<E>& context = rank;
+        Remembering::Memory memory;
+        const shardkit::host::Communicator comm(
+            std::make_shared<const Remembering>(world.communicator().verbs(), memory));
+        shardkit::Rank<Engine, shardkit::DeviceMesh<1>> rank{{}, comm};
+        shardkit::Context<Engine>& context = rank;
         const auto workload = make_workload(context, KernelKind::step, type, planted_elements, 7);
         CHECK(workload->groups() == 7);
-        return wrong_after(*workload, calls);
+        workload->prepare();
+        workload->call(calls);
+        if (spoils) { type == DataType::fp32 ? spoil<float>(memory) : spoil<shardkit::bf16>(memory); }
+        return workload->count_wrong();
     };
     for (const DataType type : {DataType::fp32, DataType::bf16}) {
-        CHECK(wrong_of(Engine{}, type, 1) == 0);
-        CHECK(wrong_of(Engine{}, type, 0) == planted_elements);
-        CHECK(wrong_of(Spoiled{}, type, 1) == 7);
+        CHECK(wrong_of(type, 1) == 0);
+        CHECK(wrong_of(type, 0) == planted_elements);
+        CHECK(wrong_of(type, 1, true) == 7);
     }
 }
 
