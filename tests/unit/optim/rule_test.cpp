@@ -182,13 +182,6 @@ static_assert(std::is_base_of_v<Frame<LargeRule>, OptimizerOf<LargeRule>>);
 // And precisions.
 static_assert(
     std::is_base_of_v<Frame<sk::detail::AnyRule>, sk::AdamW<sk::host::Engine, sk::DefaultPrecision<sk::bf16>>>);
-// Kernels that are derived from the library's may have an update of their own, which a rule that is a value passes
-// by.
-struct OwnEngine : sk::host::Engine {
-    struct Kernels : sk::host::Engine::Kernels {};
-};
-static_assert(std::is_same_v<sk::detail::FrameRuleOf<OwnRule, sk::host::Engine>::type, sk::detail::AnyRule> &&
-              std::is_same_v<sk::detail::FrameRuleOf<OwnRule, OwnEngine>::type, OwnRule>);
 // What a small group's update costs beside its elements.
 static_assert(sizeof(sk::detail::AnyUpdateWork) <= 192 && sizeof(sk::detail::AnyProgress) <= 64);
 

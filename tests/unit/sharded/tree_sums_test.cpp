@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/policies.hpp>
+
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 
@@ -77,12 +82,16 @@ Trained train(std::size_t dp, std::size_t cp, const sk::DynamicPolicy& policy, c
 }
 
 /// An engine that does not know tree_sum.
-struct Plain : sk::threads::Engine {
-    struct Communicator : sk::threads::Communicator {
-        explicit Communicator(const sk::threads::Communicator& same) : sk::threads::Communicator(same) {}
-        static constexpr std::string_view engine_name() { return "plain"; }
-        static constexpr sk::engine::Traits traits() { return {}; }
-    };
+class PlainVerbs final : public sk::host::DecoratedVerbs {
+  public:
+    using DecoratedVerbs::DecoratedVerbs;
+    std::string_view engine_name() const noexcept override { return "plain"; }
+    sk::engine::Traits traits() const noexcept override { return {}; }
+
+  private:
+    std::shared_ptr<const Verbs> decorate(std::shared_ptr<const Verbs> verbs) const override {
+        return std::make_shared<const PlainVerbs>(std::move(verbs));
+    }
 };
 
 }  // namespace
@@ -124,15 +133,13 @@ TEST_CASE("TreeSums: refused on ranks that are no power of two") {
 
 TEST_CASE("TreeSums: refused by name on an engine without them") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        const Plain::Communicator world(rank.world());
-        const sk::detail::GroupCommunicators<Plain> ranks{world, world, world, world, world};
-        const auto values = sk::rules::policy_values(sk::TreeSums<sk::FullShard>{}, 2);
-        const sk::SourceLocation here = sk::SourceLocation::current();
-        CHECK_THROWS_WITH_AS(
-            sk::detail::require_summation(ranks, values, "layer", here),
-            doctest::Contains("'layer': policy 'full_shard' adds along a tree, and the engine plain has "
-                              "no tree_sum, expected an engine whose traits say adds_along_trees"),
-            sk::UsageError);
+        const sk::host::Communicator world(std::make_shared<const PlainVerbs>(rank.world().verbs()));
+        sk::Rank<sk::DefaultEngine, sk::DeviceMesh<2>> plain{{}, world};
+        using Layer = sk::Sharded<Group, sk::TreeSums<sk::FullShard>>;
+        const std::string refused = thrown_message<sk::UsageError>([&] { const Layer layer{plain, "layer"}; });
+        CHECK(refused.find("'layer': policy 'full_shard' adds along a tree, and the engine plain has "
+                           "no tree_sum, expected an engine whose traits say adds_along_trees (") == 0);
+        CHECK(refused.find("tree_sums_test.cpp") != std::string::npos);
     });
 }
 
