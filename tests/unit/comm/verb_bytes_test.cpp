@@ -23,63 +23,28 @@
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 
+#include "recording_verbs.hpp"
+
 namespace verb_bytes_test {
 
 namespace {
 
 using namespace shardkit;
 
-/// One of ranks that are not there, of which the hosts are known; moves nothing, and leaves the counting to the
-/// verbs.
-class Placed {
-  public:
-    using Stream = InlineStream;
-    using Where = SourceLocation;
-
-    Placed(engine::Journal& journal, std::size_t rank, std::vector<std::size_t> hosts)
-        : label_(&journal.label("dp")), rank_(rank), hosts_(std::move(hosts)) {}
-
-    std::size_t rank() const { return rank_; }
-    std::size_t size() const { return hosts_.size(); }
-    std::string_view axes() const { return label_->axes; }
-    const engine::CommunicatorLabel& label() const { return *label_; }
-    std::size_t host_of(std::size_t rank) const { return hosts_[rank]; }
-    Placed named(std::string_view) const { return *this; }
-    Placed split(std::size_t, std::size_t, std::string_view, Where) const { return *this; }
-    void barrier(Stream, Where) const {}
-    template <Element T>
-    void all_gather(std::span<const T>, std::span<T>, Stream, Where) const {}
-    template <Element T>
-    void broadcast(std::span<T>, std::size_t, Stream, Where) const {}
-    template <Element T>
-    void all_to_all(std::span<const T>, std::span<T>, Stream, Where) const {}
-    template <Element T>
-    void all_to_all_uneven(std::span<const T>, std::span<const std::size_t>, std::span<T>,
-                           std::span<const std::size_t>, Stream, Where) const {}
-    template <Element T>
-    void send(std::span<const T>, std::size_t, Stream, Where) const {}
-    template <Element T>
-    void receive(std::span<T>, std::size_t, Stream, Where) const {}
-    template <Element T>
-    void send_receive(std::span<const T>, std::size_t, std::span<T>, std::size_t, Stream, Where) const {}
-    template <Element In, Element Out>
-    std::uint64_t all_reduce(ReduceOp, std::span<const In>, std::span<Out>, Stream, Where) const {
-        return 1234;
-    }
-
-  private:
-    const engine::CommunicatorLabel* label_;
-    std::size_t rank_;
-    std::vector<std::size_t> hosts_;
+/// Ranks that lie on hosts.
+struct OnHosts {
+    std::vector<std::size_t> hosts;
+    std::size_t size() const { return hosts.size(); }
+    std::size_t host_of(std::size_t rank) const { return hosts[rank]; }
 };
-static_assert(engine::KnowsHosts<Placed> && engine::KeepsJournal<Placed> && Communicator<Placed>);
 
 }  // namespace
 
 TEST_CASE("verbs count what moves between a rank and its peers, or what the engine says itself") {
-    engine::Journal journal;
-    // Rank 1 of 5: beside it only rank 3.
-    const Placed comm(journal, 1, {7, 8, 7, 8, 9});
+    comm_test::Recording ranks;
+    const host::Communicator comm = ranks.of(1, 5);
+    engine::Journal& journal = ranks.journal;
+    constexpr std::uint64_t said = comm_test::RecordingVerbs::moved;
     std::array<float, 50> values{};
     std::array<float, 50> others{};
     const std::span<float> all(values);
@@ -94,15 +59,15 @@ TEST_CASE("verbs count what moves between a rank and its peers, or what the engi
     };
     all_gather(comm, input.first(10), all, {});
     all_gather_in_place(comm, all, {});
-    expect(Verb::all_gather, 2, 2 * 160);
+    expect(Verb::all_gather, 2, 2 * said);
     all_to_all(comm, input, all, {});
-    expect(Verb::all_to_all, 1, 160);
+    expect(Verb::all_to_all, 1, said);
     const std::vector<std::size_t> sends{0, 3, 0, 0, 47};
     const std::vector<std::size_t> receives{20, 3, 0, 20, 7};
     all_to_all_uneven(comm, input, sends, all, receives, {});
     expect(Verb::all_to_all_uneven, 1, 47 * 4);
     for (std::size_t root = 0; root < 5; ++root) { broadcast(comm, all, root, {}); }
-    expect(Verb::broadcast, 5, 4 * 200);
+    expect(Verb::broadcast, 5, 5 * said);
     for (std::size_t peer = 0; peer < 5; ++peer) { send(comm, input, peer, {}); }
     expect(Verb::send, 5, 4 * 200);
     receive(comm, all, 3, {});
@@ -115,14 +80,13 @@ TEST_CASE("verbs count what moves between a rank and its peers, or what the engi
     expect(Verb::split, 1, 4 * 16);
     all_reduce(comm, ReduceOp::sum, input, all, {});
     all_reduce_in_place(comm, ReduceOp::sum, all, {});
-    expect(Verb::all_reduce, 2, 2 * 1234);
+    expect(Verb::all_reduce, 2, 2 * said);
     barrier(comm, {});
     expect(Verb::barrier, 1, 0);
 }
 
 TEST_CASE("ranks per host are known where hosts follow each other in the order of the ranks, and only there") {
-    engine::Journal journal;
-    const auto of = [&](const std::vector<std::size_t>& hosts) { return ranks_per_host(Placed(journal, 0, hosts)); };
+    const auto of = [](const std::vector<std::size_t>& hosts) { return ranks_per_host(OnHosts{hosts}); };
     CHECK(of({4, 4, 5, 5}) == 2);
     CHECK(of({4, 4, 5, 5, 1}) == 2);
     CHECK(of({9, 8, 7}) == 1);

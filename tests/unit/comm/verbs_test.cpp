@@ -20,14 +20,13 @@
 #include <shardkit/core/bf16.hpp>
 
 #include "../thrown_message.hpp"
-#include "recording_communicator.hpp"
+#include "recording_verbs.hpp"
 
 namespace verbs_test {
 
 namespace {
 
 using namespace shardkit;
-using comm_test::RecordingCommunicator;
 
 constexpr SourceLocation here{"trainer.cpp", 42};
 
@@ -51,9 +50,7 @@ void check_call(const comm_test::Call& call, const char* verb, std::span<In> inp
 }
 
 /// Three ranks' worth of everything: `k` elements a rank.
-struct Three {
-    comm_test::Call call;
-    RecordingCommunicator comm{call};
+struct Three : comm_test::Recording {
     std::vector<float> k = std::vector<float>(5);
     std::vector<float> three_k = std::vector<float>(15);
     std::vector<float> uneven = std::vector<float>(16);
@@ -217,15 +214,9 @@ TEST_CASE_FIXTURE(Three, "errors and engines are given the caller's own line by 
 }
 
 TEST_CASE("in place over one rank nothing is left to do, and the engine is not asked") {
-    struct Alone : RecordingCommunicator {
-        using RecordingCommunicator::RecordingCommunicator;
-        static std::size_t rank() { return 0; }
-        static std::size_t size() { return 1; }
-        Alone named(std::string_view) const { return *this; }
-        Alone split(std::size_t, std::size_t, std::string_view, SourceLocation = here) const { return *this; }
-    };
-    comm_test::Call call;
-    const Alone comm(call);
+    comm_test::Recording alone;
+    const auto& call = alone.call;
+    const host::Communicator comm = alone.of(0, 1);
     std::vector<float> values{1, 2, 3};
     const std::span<float> all(values);
     all_gather_in_place(comm, all, {});
