@@ -26,9 +26,7 @@ inline std::vector<sk::ParamGroup> without_decay_of_vectors() {
 /// AdamW with the command line's options, and its states in `Format`.
 template <sk::StateFormat Format, class Engine, class Precision>
 std::unique_ptr<sk::Optimizer<Engine>> make_adamw(const sk::Model<Engine, Precision>& model, const Options& options) {
-    sk::AdamWOptions adamw;
-    adamw.learning_rate = options.learning_rate;
-    adamw.weight_decay = options.weight_decay;
+    const sk::AdamWOptions adamw{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
     return std::make_unique<sk::AdamW<Engine, Precision, Format>>(model, adamw, without_decay_of_vectors());
 }
 

@@ -17,9 +17,6 @@ namespace train_gpt {
 
 namespace sk = shardkit;
 
-/// Momentum of --optimizer sgd.
-inline constexpr double sgd_momentum = 0.9;
-
 /// The optimizer that the command line names.
 /// @pre --states is full with other optimizers than AdamW, and with fp64; see validate(const Options&)
 template <class Engine, class Precision>
@@ -32,27 +29,21 @@ std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const sk::Model<Engine, Pr
     }
     if (options.optimizer == OptimizerKind::adamw) { return make_adamw<sk::StateFormat::full>(model, options); }
     if (options.optimizer == OptimizerKind::lion) {
-        sk::LionOptions lion;
-        lion.learning_rate = options.learning_rate;
-        lion.weight_decay = options.weight_decay;
+        const sk::LionOptions lion{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
         return std::make_unique<sk::Lion<Engine, Precision>>(model, lion, without_decay_of_vectors());
     }
     if (options.optimizer == OptimizerKind::muon) {
-        sk::AdamWOptions rest;
-        rest.learning_rate = options.learning_rate;
-        rest.weight_decay = options.weight_decay;
-        sk::MuonOptions muon;
-        muon.learning_rate = options.learning_rate;
-        muon.weight_decay = options.weight_decay;
-        muon.scale = sk::MuonScale::moonlight;  // so that one learning rate serves both
+        const sk::AdamWOptions rest{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
+        const sk::MuonOptions muon{.learning_rate = options.learning_rate,
+                                   .weight_decay = options.weight_decay,
+                                   .scale = sk::MuonScale::moonlight};  // so that one learning rate serves both
         return std::make_unique<sk::Muon<Engine, Precision>>(model, sk::CblasProducts{}, muon, rest, sk::Matrices{},
                                                              without_decay_of_vectors());
     }
-    sk::SgdOptions sgd;
-    sgd.learning_rate = options.learning_rate;
-    sgd.rule = sk::Momentum::classical;
-    sgd.momentum = sgd_momentum;
-    sgd.weight_decay = options.weight_decay;
+    const sk::SgdOptions sgd{.learning_rate = options.learning_rate,
+                             .rule = sk::Momentum::classical,
+                             .momentum = 0.9,
+                             .weight_decay = options.weight_decay};
     return std::make_unique<sk::SGD<Engine, Precision>>(model, sgd, without_decay_of_vectors());
 }
 

@@ -361,7 +361,7 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
         << schedule_line(options, plan) << "memory per rank, planned:\n";
     const auto& memory = plan.library.memory;
     const auto row = [&](const char* kind, std::uint64_t bytes) {
-        out << table_row(kind, program::bytes_text(bytes));
+        out << program::formatted("  %-18s %14s\n", kind, program::bytes_text(bytes).c_str());
     };
     row("parameters", memory.parameters.value);
     row("master weights", memory.master.value);

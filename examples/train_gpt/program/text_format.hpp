@@ -34,8 +34,4 @@ inline std::string printable(const std::string& bytes) {
     return text;
 }
 
-inline std::string table_row(const char* name, const std::string& value) {
-    return program::formatted("  %-18s %14s\n", name, value.c_str());
-}
-
 }  // namespace train_gpt

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cinttypes>
 #include <cmath>
@@ -18,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
@@ -91,20 +89,13 @@ Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
     return work;
 }
 
-/// What the engine's buffers take that is not allocated as other memory is.
-template <class Engine>
-std::uint64_t window_bytes(const sk::Context<Engine>& context) {
-    return context.world().most_placed_bytes();
-}
-
 /// The signal that came to any rank by now, the same on every rank: they reach ranks at different times. 0 where none
 /// did, or where nobody asks. Collective over the world.
 template <class Engine>
 int agreed_signal(sk::Context<Engine>& context, const Job& job) {
     if (!job.signal) { return 0; }
-    auto signal = static_cast<std::uint64_t>(job.signal());
-    sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&signal, 1));
-    return static_cast<int>(signal);
+    const auto signal = static_cast<std::uint64_t>(job.signal());
+    return static_cast<int>(sk::all_reduce_value(context, signal, sk::ReduceOp::max));
 }
 
 /// The steps of a run on one rank.
@@ -165,11 +156,16 @@ class RankSteps {
             // Before a save, so that a checkpoint has what was verified.
             if (job_.options.verify_every != 0 && (s + 1) % job_.options.verify_every == 0) { trainer_.verify(); }
             const int signal = last && job_.options.sample == 0 ? 0 : agreed_signal(context_, job_);
-            save_if_due(s + 1, last || signal != 0);
-            if (signal != 0) {
-                stop(s + 1, signal);
-                return false;
+            if (job_.options.saves(s + 1, last || signal != 0)) {
+                std::string folder = trainer_.save(s + 1);
+                if (reports()) { results_.saved = std::move(folder); }
             }
+            if (signal == 0) { continue; }
+            if (reports()) {
+                results_.signal = signal;
+                results_.losses.resize(s + 1 - first);
+            }
+            return false;
         }
         return true;
     }
@@ -197,13 +193,17 @@ class RankSteps {
     }
 
     void measure() {
-        const std::uint64_t own_peak = counted_.peak_bytes() + window_bytes(context_);
+        // What an engine's buffers take that is not allocated as other memory is, counts too.
+        const std::uint64_t own_peak = counted_.peak_bytes() + context_.world().most_placed_bytes();
         auto collectives = mean_collectives(context_);
         const Work work = work_of_ranks(context_, multiply_adds_before_);
         const TimedSteps timed = mean_times();
         std::string trace = traces() ? trainer_.trace(*job_.chosen.schedule, together_) : std::string();
         const std::uint64_t peak = sk::all_reduce_value(context_, own_peak, sk::ReduceOp::max);
-        if (job_.options.stragglers) { results_of_calls(); }
+        if (job_.options.stragglers) {
+            const auto records = gather_records(context_, calls_.kept());
+            if (reports()) { results_.stragglers = flight_records::find_stragglers(records); }
+        }
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;
         results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
@@ -211,12 +211,6 @@ class RankSteps {
         results_.timed = timed;
         results_.trace = std::move(trace);
         results_.collectives = std::move(collectives);
-    }
-
-    /// Finds out who let the others wait. Collective over the world.
-    void results_of_calls() {
-        const auto records = gather_records(context_, calls_.kept());
-        if (reports()) { results_.stragglers = flight_records::find_stragglers(records); }
     }
 
     /// Computes one slice of the step behind so many alone.
@@ -257,26 +251,9 @@ class RankSteps {
     /// Of a step, over steps and ranks. Collective over the world.
     TimedSteps mean_times() {
         if (timed_.steps == 0) { return {}; }
-        const std::array<double, 3> mine{timed_.seconds, timed_.compute, timed_.communication};
-        std::vector<double> all(mine.size() * context_.world_size());
-        sk::all_gather(context_.world(), std::span<const double>(mine), std::span<double>(all),
-                       context_.compute_stream());
-        std::array<double, 3> sums{};
-        for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] += all[i]; }
-        const auto steps = static_cast<double>(timed_.steps * context_.world_size());
-        return {timed_.steps, sums[0] / steps, sums[1] / steps, sums[2] / steps};
-    }
-
-    void save_if_due(std::size_t steps, bool at_the_end) {
-        if (!job_.options.saves(steps, at_the_end)) { return; }
-        std::string folder = trainer_.save(steps);
-        if (reports()) { results_.saved = std::move(folder); }
-    }
-
-    void stop(std::size_t steps, int signal) {
-        if (!reports()) { return; }
-        results_.signal = signal;
-        results_.losses.resize(steps - job_.start.first_step);
+        const double steps = static_cast<double>(timed_.steps * context_.world_size());
+        const auto mean = [&](double sum) { return sk::all_reduce_value(context_, sum) / steps; };
+        return {timed_.steps, mean(timed_.seconds), mean(timed_.compute), mean(timed_.communication)};
     }
 
     sk::Context<Engine>& context_;
