@@ -7,7 +7,7 @@
 
 #include "instantiate_each_precision.hpp"
 
-// AdamW's kernel for each of the 64 combinations of element types.
+// AdamW's kernel for combinations of element types.
 
 using shardkit::detail::KnownRuleUpdate;
 using shardkit::gpu::detail::DeviceLaunch;

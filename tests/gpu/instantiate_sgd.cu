@@ -7,7 +7,7 @@
 
 #include "instantiate_each_precision.hpp"
 
-// SGD's kernels, without and with momentum, for each of the 64 combinations of element types.
+// SGD's kernels, without and with momentum, for combinations of element types.
 
 using shardkit::detail::KnownRuleUpdate;
 using shardkit::gpu::detail::DeviceLaunch;

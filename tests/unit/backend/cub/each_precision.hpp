@@ -7,6 +7,7 @@
 
 #include <shardkit/core/element.hpp>
 
+#include "../../../gpu/instantiate_each_precision.hpp"
 #include "../../../test_size.hpp"
 #include "../host/kernel_data.hpp"
 
@@ -26,12 +27,13 @@ void each_floating(const F& f) {
     f(Type<fp16>{});
 }
 
-/// f(Type<Master>{}, Type<Gather>{}, Type<Gradient>{}) for each of the 64 combinations.
+/// f(Type<Master>{}, Type<Gather>{}, Type<Gradient>{}) for combinations in which every two types stand in every two
+/// places.
 template <class F>
 void each_precision(const F& f) {
-    each_floating([&](auto master) {
-        each_floating([&](auto gather) { each_floating([&](auto gradient) { f(master, gather, gradient); }); });
-    });
+#define CALL(Master, Gather, Gradient) f(Type<Master>{}, Type<Gather>{}, Type<Gradient>{});
+    EACH_PRECISION(CALL)
+#undef CALL
 }
 
 /// Numbers of elements: around none, one and several vectors, and more than one block of threads.

@@ -163,18 +163,23 @@ void check_against_scalar() {
         check_update_against_scalar<Master, Gather, Gradient, StateCount>(make(sk::Arithmetic<Master>{}));
     });
 }
+template <class Master, class Gather, class Gradient>
+void check_adamw_against_scalar() {
+    check_update_against_scalar<Master, Gather, Gradient, 2>(some_adamw<sk::Arithmetic<Master>>());
+}
 
 /// Every gather type with a gradient type; over the four masters every pair of types meets once.
 template <class Master, class G0, class G1, class G2, class G3>
 void check_pairs() {
-    check_against_scalar<Master, double, G0>();
-    check_against_scalar<Master, float, G1>();
-    check_against_scalar<Master, sk::bf16, G2>();
-    check_against_scalar<Master, sk::fp16, G3>();
+    check_adamw_against_scalar<Master, double, G0>();
+    check_adamw_against_scalar<Master, float, G1>();
+    check_adamw_against_scalar<Master, sk::bf16, G2>();
+    check_adamw_against_scalar<Master, sk::fp16, G3>();
 }
 
 }  // namespace
 
+// What is read and written is one function for all optimizers: every pair of types with one of them.
 TEST_CASE("update: every pair of master, gather and gradient types against the scalar functor") {
     check_pairs<double, double, float, sk::bf16, sk::fp16>();
     check_pairs<float, float, sk::bf16, sk::fp16, double>();
@@ -185,20 +190,21 @@ TEST_CASE("update: every pair of master, gather and gradient types against the s
 TEST_CASE("update: the combinations that training uses against the scalar functor") {
     check_against_scalar<float, float, float>();
     check_against_scalar<float, sk::bf16, sk::bf16>();
-    check_against_scalar<float, sk::fp16, sk::fp16>();
-    check_against_scalar<float, sk::bf16, float>();
+    check_against_scalar<double, double, double>();
+    check_adamw_against_scalar<float, sk::fp16, sk::fp16>();
+    check_adamw_against_scalar<float, sk::bf16, float>();
 }
 
 TEST_CASE("update: an element's bits do not depend on its position in the span") {
     each_optimizer([]<std::size_t N>(auto make, std::integral_constant<std::size_t, N>) {
         check_independent_of_position<State<float, float, float, N>>(make(0.0F));
         check_independent_of_position<State<double, double, double, N>>(make(0.0));
-        check_independent_of_position<State<float, sk::bf16, float, N>>(make(0.0F));
         check_independent_of_position<State<float, sk::bf16, sk::bf16, N>>(make(0.0F));
-        check_independent_of_position<State<float, sk::fp16, sk::fp16, N>>(make(0.0F));
-        check_independent_of_position<State<sk::bf16, sk::bf16, sk::bf16, N>>(make(0.0F));
-        check_independent_of_position<State<double, sk::bf16, float, N>>(make(0.0));
     });
+    check_independent_of_position<State<float, sk::bf16, float, 2>>(some_adamw<float>());
+    check_independent_of_position<State<float, sk::fp16, sk::fp16, 2>>(some_adamw<float>());
+    check_independent_of_position<State<sk::bf16, sk::bf16, sk::bf16, 2>>(some_adamw<float>());
+    check_independent_of_position<State<double, sk::bf16, float, 2>>(some_adamw<double>());
 }
 
 TEST_CASE("update: nothing outside the spans is touched, and empty spans are fine") {
