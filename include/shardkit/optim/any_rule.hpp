@@ -104,7 +104,9 @@ struct AnyRuleUpdate {
 };
 /// The same where a kernel knows its type.
 template <class Update>
-struct alignas(AnyRuleUpdate::most_bytes) KnownRuleUpdate : Update {};
+struct alignas(AnyRuleUpdate::most_bytes) KnownRuleUpdate : Update {
+    using Functor = Update;
+};
 
 /// The update of a group's elements with a rule that is a value, to be run in a stream's order: rules::UpdateSpans
 /// whose element types are values.

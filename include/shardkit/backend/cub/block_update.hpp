@@ -153,7 +153,7 @@ struct BlockUpdatePass {
         }
         const std::array<AlignedPack<std::uint8_t, lanes>, StateCount> code{read(of, codes[S] + position)...};
         const std::array<float, StateCount> scale{in_memory(scales[S])[position / Block8::block]...};
-        const Update update = in_memory(choice.updates)[of.update];
+        const auto update = functor_of(in_memory(choice.updates)[of.update]);
         parameters.round(share.master, share.rest, of.element, [&](std::size_t i) {
             if (!of.has(i)) { return 0.0F; }
             float parameter = parameters.value(share.master.lane[i], share.rest.lane[i]);

@@ -104,7 +104,7 @@ struct UpdatePass {
         }
         template <std::size_t N, std::size_t... S>
         constexpr void apply(std::uint64_t position, Loaded<N>& of, std::index_sequence<S...>) const {
-            const Update update = *in_memory(constants);
+            const auto update = functor_of(*in_memory(constants));
             if constexpr (rounds_states) {
                 const auto draws = detail::state_draws<StateCount>(pass.state_draws);
                 const auto updated = [&](std::size_t i) {

@@ -89,6 +89,17 @@ struct UpdatedParameters {
     }
 };
 
+/// Returns what a thread keeps of an update: of a KnownRuleUpdate what computes, since nvcc needs more registers and
+/// narrower loads with the bytes that are only there to make all rules' updates as large.
+template <class Update>
+constexpr const auto& functor_of(const Update& update) {
+    if constexpr (requires { typename Update::Functor; }) {
+        return static_cast<const typename Update::Functor&>(update);
+    } else {
+        return update;
+    }
+}
+
 /// Which updates a pass makes: of elements in `ranges`; `skip` is null if a step is never skipped.
 template <class Update>
 struct UpdateChoice {
