@@ -103,16 +103,16 @@ void check_draws() {
     }
 }
 
-struct Weight : sk::Param<"weight", sk::bf16, 10, 30>, sk::tp::Split<1> {};
+struct Weight : sk::Param<"weight", sk::bf16, 20, 30>, sk::tp::Split<1> {};
 struct Bias : sk::Param<"bias", sk::bf16, 7> {};
 using Group = sk::Params<Weight, Bias>;
-constexpr std::size_t weights = 300;  // more than the kernel does at once
+constexpr std::size_t weights = 600;  // more than an update converts at once
 constexpr std::size_t numel = weights + 7;
 constexpr std::uint64_t seed = 0x900000008;
 constexpr int steps = 3;
 constexpr float gradient = 0x1.5p-10F;
 
-float initial(std::size_t i) { return 1 + 0x1p-6F * static_cast<float>(i); }
+float initial(std::size_t i) { return 1 + 0x1p-6F * static_cast<float>(i % 100); }
 
 /// What every mesh trains to.
 std::vector<float> by_hand(std::string_view path) {

@@ -39,8 +39,8 @@ STANDARD = re.compile(r"^#include <[a-z_]+>$", re.MULTILINE)
 NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^#include[^\n]*|\benum class [^{;]*\{[^}]*\}', re.MULTILINE)
 VERB = re.compile(r"(?:\b(?P<scope>\w+)::)?\b(?:all_reduce|reduce_scatter)(?P<in_place>_in_place|_span)?\b")
 SPOKEN_OF = {"Act", "Transition", "Verb"}
-# Folders of the library that make the verbs, time them or pass calls on to them, and so are not mutated.
-VERBS_MADE = ["backend", "comm", "compiled", "measure"]
+# Folders of the library that make the verbs or pass calls on to them, and so are not mutated.
+VERBS_MADE = ["backend", "comm", "compiled"]
 # What a call may reduce by. Only sums are doubled: minima and maxima, which `op` stands for, would stay what they are.
 # A TreelessOp has what the sum would have.
 SUM = re.compile(r"(?:(?:detail::)?TreelessOp\()?(?:(?:sk::)?ReduceOp::sum|squares \? ReduceOp::sum : ReduceOp::max)\)?|summed")
@@ -128,6 +128,7 @@ ARITHMETIC = [
 # What stochastic rounding is made of, by statements: file, name, statement, replacement.
 DRAWN = "return rules::philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});"
 DRAWS = "shardkit/core/stochastic_rounding.hpp"
+ROUNDED = "updated_.round(masters, stored, count, work_.seed, *work_.steps, part.element);"
 ROUNDING = [
     (DRAWS, "philox without its second key's rounds", "key[1] += 0xBB67AE85U;", "key[1] += 0x9E3779B9U;"),
     (DRAWS, "draws that no seed decides", DRAWN,
@@ -169,11 +170,9 @@ ROUNDING = [
     ("shardkit/optim/group_optimizer.hpp", "ranges of elements that do not follow each other made one",
      "return last.update == next.update && (!counted || last.element + (last.end - last.begin) == next.element);",
      "return last.update == next.update;"),
-    ("shardkit/backend/host/enqueued_kernels.hpp", "elements by their place in the shard",
-     "parts.draws.element = range.element;", "parts.draws.element = range.begin;"),
-    ("shardkit/backend/host/kernels.hpp", "draws that begin anew in every block of the kernel",
-     "master[i] = rules::round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));",
-     "master[i] = rules::round_stochastically<Master>(updated[i], draw(spans.draws.element + i));"),
+    ("shardkit/optim/any_rule.hpp", "elements by their place in the shard", ROUNDED, ROUNDED.replace("part.element", "begin")),
+    ("shardkit/optim/any_rule.hpp", "draws that begin anew in every block of an update", ROUNDED,
+     ROUNDED.replace("part.element", "range.element")),
 ]
 
 # What an optimizer of whole matrices is made of: exchanges by statements, numbers by expressions.
@@ -244,8 +243,9 @@ STATES = [
      "return code;"),
     (BLOCK8, "a NaN that is hidden", "return std::numeric_limits<float>::quiet_NaN();", "return 0.0F;"),
     (STORAGE, "draws that repeat after 2^32 elements", "return key_ ^ high(element) * spread;", "return key_;"),
-    ("shardkit/backend/host/enqueued_kernels.hpp", "states' elements by their place in the shard",
-     "parts.state_draws.element = range.element;", "parts.state_draws.element = range.begin;"),
+    ("shardkit/optim/rule_functions.hpp", "states' elements by their place in the shard",
+     "spans.state_draws = {work.state_seed, work.steps, elements.element};",
+     "spans.state_draws = {work.state_seed, work.steps, elements.begin};"),
     ("shardkit/optim/group_optimizer.hpp", "groups whose states draw the same", "seed.add(group.path);",
      "static_cast<void>(0);"),
 ]
@@ -480,10 +480,9 @@ GATHERED_CODES_EXPRESSIONS = [
      "its.current = its.unused = its.begun = false"),
     (STEP_MACHINE, "magnitudes of before a write", "[[its.current = its.unused = its.coded = its.begun = false]];",
      "its.current = its.unused = its.coded = false"),
-    ("shardkit/backend/host/enqueued_kernels.hpp", "codes of the first masters alone", "for (std::size_t at = begin; [[at < end]];",
-     "at < begin + 1"),
-    ("shardkit/backend/host/enqueued_kernels.hpp", "a step that forgets where it is", "part.begin = [[std::max<std::uint64_t>(range.begin, begin)]];",
-     "range.begin"),
+    ("shardkit/backend/host/enqueued_kernels.hpp", "codes of the first masters alone",
+     "scales};\n        for (std::size_t at = begin; [[at < end]];", "at < begin + 1"),
+    ("shardkit/optim/any_rule.hpp", "a step that forgets where it is", "if ([[part.begin < begin]]) { part.begin = begin; }", "false"),
     (CODE_FORMATS, "codes that are cut off", "(magnitude + [[0x7'ffffU]] + (magnitude >> 20U & 1U)) >> 20U;", "0U"),
     (CODE_FORMATS, "ties to odd", "(magnitude + 0x7'ffffU + [[(magnitude >> 20U & 1U)]]) >> 20U;", "1U"),
     (CODE_FORMATS, "codes without a sign", "const std::uint32_t sign = [[word >> 24U & 0x80U]];", "0U"),
