@@ -17,7 +17,7 @@
 #include "../../examples/cuda_trainer/after.hpp"
 #include "../../examples/cuda_trainer/before.hpp"
 #ifndef SHARDKIT_COMPILED
-#include "../unit/backend/nccl/host_functions.hpp"
+#include "../unit/backend/nccl/given_kernels.hpp"
 #endif
 #include "launch_loop.hpp"
 #include "standin.hpp"
@@ -29,7 +29,12 @@ using namespace cuda_trainer;
 #ifdef SHARDKIT_COMPILED
 inline void forget_launches() {}  // the core has them
 #else
-inline void forget_launches() { host_functions::Kept::all().forget(); }
+inline void forget_launches() {
+    host_functions::Kept::all().forget();
+    // What kernels.cu lists.
+    CHECK(host_functions::given_beside(shardkit::nccl::detail::training_kernels<shardkit::DefaultPrecision<float>,
+                                                                                shardkit::rules::AdamWRule>()) == "");
+}
 #endif
 using Losses = std::vector<float>;
 using Train = std::function<Losses(const Options&, const std::vector<std::uint8_t>&, Gpu&, Job&, const Report&)>;

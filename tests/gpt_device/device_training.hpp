@@ -11,8 +11,10 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
 
+#include "../../examples/train_gpt/device/kernels.hpp"
 #include "../../examples/train_gpt/device/train.hpp"
 #include "../gpt/trainings.hpp"
+#include "../unit/backend/nccl/given_kernels.hpp"
 #include "../unit/backend/nccl/paced_ranks.hpp"
 
 /// The GPT on ranks that are threads, each with a GPU of the stand-in.
@@ -57,6 +59,23 @@ std::vector<double> train_in(sk::nccl::World& world, const Options& options, Ste
     return train_on<T>(rank, options, how, report);
 }
 
+/// What a file of examples/train_gpt/device lists for models of T, and groups with AdamW.
+template <class T>
+constexpr auto listed() {
+    using namespace sk::nccl::detail;
+    using Of = PassLists<T, KernelList, EachPer>;
+    return typename Of::OfLibrary{} + typename Of::Elements{} + typename Of::Rows{} + typename Of::OfColumns{} +
+           typename Of::OfExperts{} + training_kernels<sk::DefaultPrecision<T>, sk::rules::AdamWRule>();
+}
+/// Checks that those files list all that devices were given.
+inline void check_lists() {
+    using namespace sk::nccl::detail;
+    // fp64 is of tests alone.
+    constexpr auto others =
+        listed<double>() + KernelList<sk::engine::Convert<double, double>>{} + EachPer<Convert<Token, Token>>{};
+    CHECK(host_functions::given_beside(listed<float>() + listed<sk::bf16>() + others) == "");
+}
+
 /// On all ranks of the options' mesh, whose losses are the same.
 template <class T>
 std::vector<double> train(const Options& options, Steps how = Steps::plain,
@@ -67,6 +86,7 @@ std::vector<double> train(const Options& options, Steps how = Steps::plain,
                            [&](auto& rank, const auto& /*streams*/) {
                                losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
                            }) == "");
+    check_lists();
     for (const auto& of_rank : losses) { CHECK(of_rank == losses.front()); }
     return losses.front();
 }
