@@ -21,8 +21,7 @@ int main() {
     bool right = true;
 
     sk::threads::run(sk::DeviceMesh<4>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Sharded<Weight, sk::FullShard, Engine> layer{rank, "layer"};
+        sk::Sharded<Weight, sk::FullShard> layer{rank, "layer"};
 
         // Local work: each rank computes the elements that it holds.
         layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });

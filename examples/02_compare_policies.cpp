@@ -31,8 +31,7 @@ template <class Policy>
 Result train() {
     Result result;
     sk::threads::run(sk::DeviceMesh<4>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        using Layer = sk::Sharded<Weight, Policy, Engine>;
+        using Layer = sk::Sharded<Weight, Policy>;
         std::vector<Layer> layers;
         for (int i = 0; i < 8; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
         sk::Model model{layers};

@@ -40,8 +40,7 @@ template <class Policy>
 Result train() {
     Result result;
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Sharded<Weight, Policy, Engine> layer{rank, "layer"};
+        sk::Sharded<Weight, Policy> layer{rank, "layer"};
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 0.125}};
         rank.traffic().clear();  // of what making the layer took: ranks compare what they make

@@ -53,8 +53,7 @@ int main() {
     float first = 0;
     float last = 0;
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Sharded<Network, sk::FullShard, Engine> network{rank, "network"};
+        sk::Sharded<Network, sk::FullShard> network{rank, "network"};
         network.initialize([](auto, auto parameter, std::uint64_t i) {
             return parameter == "b1" ? 0.0 : std::sin(7.0 * static_cast<double>(i) + (parameter == "w2" ? 1 : 0));
         });

@@ -58,18 +58,16 @@ int main() {
     std::vector<float> sharded(all_numel);
     bool in_place = true;
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-
         std::vector<float> parameters = load_checkpoint();
         std::vector<float> gradients(all_numel);
-        auto replicated = sk::Sharded<Model, sk::NoShard, Engine>::adopt(rank, "model", {}, {parameters, gradients});
+        auto replicated = sk::Sharded<Model, sk::NoShard>::adopt(rank, "model", {}, {parameters, gradients});
         train(replicated, rank.rank());
 
         const std::vector<float> loaded = load_checkpoint();
         const std::span<const float> full(loaded);
-        auto split = sk::Sharded<Model, sk::FullShard, Engine>::from_full(
-            rank, "model", {}, {.packing = sk::Packing::packed}, sk::full_values<Wte>(full.first(wte_numel)),
-            sk::full_values<Bias>(full.subspan(wte_numel)));
+        auto split = sk::Sharded<Model, sk::FullShard>::from_full(rank, "model", {}, {.packing = sk::Packing::packed},
+                                                                  sk::full_values<Wte>(full.first(wte_numel)),
+                                                                  sk::full_values<Bias>(full.subspan(wte_numel)));
         train(split, rank.rank());
         split.read_full_on(0, Wte{}, std::span(sharded).first(rank.rank() == 0 ? wte_numel : 0));
         split.read_full_on(0, Bias{}, std::span(sharded).subspan(wte_numel, rank.rank() == 0 ? channels : 0));

@@ -51,8 +51,7 @@ Result train(const Mesh& mesh) {
     }
     Result result;
     sk::threads::run(mesh, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        using Kernels = typename Engine::Kernels;
+        using Kernels = sk::host::AnyKernels;
         const auto stream = rank.compute_stream();
         const auto dp = rank.template sub_mesh<sk::Axes<sk::Dp>>();
         const auto tp = rank.template sub_mesh<sk::Axes<sk::Tp>>();
@@ -60,7 +59,7 @@ Result train(const Mesh& mesh) {
         const auto data = rank.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>();
 
         // The policy shards over dp what tp leaves to a rank.
-        sk::Sharded<Network, sk::FullShard, Engine> network{rank, "network"};
+        sk::Sharded<Network, sk::FullShard> network{rank, "network"};
         network.initialize([](auto, auto name, std::uint64_t i) {
             return 0.2 * std::sin(7.0 * static_cast<double>(i * i) + static_cast<double>(name.size()));
         });
@@ -72,8 +71,8 @@ Result train(const Mesh& mesh) {
         const auto words = sk::tp::VocabularyPart::of(vocabulary, vocabulary, tp.size(), tp.rank());
         const sk::cp::AttentionShape shape{batch / dp.size(), heads / tp.size(), chunks.tokens(), width / heads};
         const std::size_t n = shape.batch * shape.tokens, columns = width / tp.size();
-        sk::cp::Attention<Engine, double> attention{rank, cp, shape};
-        sk::tp::CrossEntropy<Engine, double> cross_entropy{rank, tp, words, n};
+        sk::cp::Attention<double> attention{rank, cp, shape};
+        sk::tp::CrossEntropy<double> cross_entropy{rank, tp, words, n};
         const auto sum = [&](Values partial) {  // over the parts of a layer: an all-reduce, forward or backward
             sk::tp::sum_tokens(tp, sk::tp::SequenceParallel::off, std::span(partial), std::span<double>(), stream);
             return partial;

@@ -15,7 +15,7 @@ namespace sk = shardkit;
 struct Weight : sk::Param<"weight", float, 8> {};
 
 // The user's trainer.
-void train(sk::Context<>& rank) {
+void train(sk::Context& rank) {
     sk::Sharded<Weight, sk::NoShard> layer{rank, "layer"};
     sk::Model model{layer};
     sk::SGD optimizer{model, {.learning_rate = 0.5}};
@@ -61,7 +61,7 @@ std::string end_of_run(Fault planted) {
         sk::threads::run(mesh, [&](auto& plain) {
             if (plain.rank() != 1) { return train(plain); }
             const sk::host::Communicator world(std::make_shared<const Faulty>(plain.world().verbs(), planted));
-            sk::Rank<sk::host::Engine, sk::DeviceMesh<3>> faulty{mesh, world};
+            sk::Rank<sk::DeviceMesh<3>> faulty{mesh, world};
             train(faulty);
         });
     } catch (const std::exception& error) {

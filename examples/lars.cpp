@@ -70,7 +70,7 @@ int main() {
         sk::Sharded<Weight, sk::FullShard> layer{rank, "layer"};
         layer.initialize([](auto, auto, auto) { return 1.0; });
         sk::Model model{layer};
-        sk::rules::FactoredOptimizer<LarsRule, sk::EngineOf<decltype(rank)>> optimizer{model, {.trust = 0.5}};
+        sk::rules::FactoredOptimizer<LarsRule> optimizer{model, {.trust = 0.5}};
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
         for (float& g : gradients[Weight{}]) { g = 8; }

@@ -39,7 +39,7 @@ struct Weight : sk::Param<"weight", float, width, width> {};
 
 int main() {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {  // two ranks in this process
-        using Layer = sk::Sharded<Weight, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<Weight, sk::FullShard>;
         std::vector<Layer> model_layers;
         for (std::size_t l = 0; l < layers; ++l) {
             model_layers.emplace_back(rank, "layers." + std::to_string(l));

@@ -65,13 +65,13 @@ struct WithPlainSgd {
     static constexpr bool scales = false;
 };
 
-template <class Engine, class T, class Optimizer>
+template <class T, class Optimizer>
 struct Training {
-    using Layer = sk::Sharded<Block<T>, sk::DynamicPolicy, Engine>;
-    using Listed = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy, Engine>;
-    using Skipped = sk::Sharded<sk::Params<Alone<T>>, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<Block<T>, sk::DynamicPolicy>;
+    using Listed = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy>;
+    using Skipped = sk::Sharded<sk::Params<Alone<T>>, sk::DynamicPolicy>;
 
-    Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
+    Training(sk::Context& context, const sk::DynamicPolicy& policy)
         : layer(context, "layer", {}, {policy}),
           listed(context, "listed", sk::TensorList<T>{{"a", {3, 5}}, {"b", {11}}}, {policy}),
           skipped(context, "skipped", {}, {policy}),
@@ -119,8 +119,8 @@ struct Training {
                 const auto view = window.view(p);
                 const std::vector<T>& whole = model.at(name);
                 std::vector<T> held(view.size());
-                Engine::Kernels::copy_out(group.context().compute_stream(),
-                                          std::span<const T>(view.data(), view.size()), std::span<T>(held));
+                sk::host::AnyKernels::copy_out(group.context().compute_stream(),
+                                               std::span<const T>(view.data(), view.size()), std::span<T>(held));
                 parameter.part.for_each_run(0, held.size(), [&](std::size_t i, std::size_t at, std::size_t run) {
                     if (at + run > whole.size() ||
                         std::memcmp(held.data() + i, whole.data() + at, run * sizeof(T)) != 0) {
@@ -137,10 +137,10 @@ struct Training {
     Layer layer;
     Listed listed;
     Skipped skipped;
-    sk::Model<Engine, typename Layer::Precision> groups;
-    decltype(Optimizer::make(std::declval<sk::Model<Engine, typename Layer::Precision>&>())) optimizer;
-    sk::LossScale<Engine> loss_scale;
-    sk::checkpoint::State<Engine> state;
+    sk::Model<typename Layer::Precision> groups;
+    decltype(Optimizer::make(std::declval<sk::Model<typename Layer::Precision>&>())) optimizer;
+    sk::LossScale loss_scale;
+    sk::checkpoint::State state;
 };
 
 /// All meshes of so many ranks.
@@ -194,7 +194,7 @@ inline std::vector<sk::DynamicPolicy> policies(const Mesh& mesh) {
 template <class T, class Optimizer>
 std::map<std::string, std::vector<T>> save_first(const std::string& folder, sk::checkpoint::FileCalls& files) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        Training<sk::self::Engine, T, Optimizer> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        Training<T, Optimizer> training(rank, sk::DynamicPolicy(sk::NoShard{}));
         training.begin();
         sk::checkpoint::save(rank, folder, 1, training.state, {.files = &files});
     });
@@ -208,7 +208,7 @@ std::map<std::string, std::vector<T>> save_first(const std::string& folder, sk::
 template <class T, class Optimizer, class Rank>
 void load_and_save(Rank& rank, const sk::DynamicPolicy& policy, const std::map<std::string, std::vector<T>>& values,
                    const std::string& from, const std::string& to, sk::checkpoint::FileCalls& files) {
-    Training<sk::EngineOf<Rank>, T, Optimizer> training(rank, policy);
+    Training<T, Optimizer> training(rank, policy);
     sk::checkpoint::load(rank, from + "/step-00000001", training.state, {.files = &files});
     training.require_values(values);
     sk::checkpoint::save(rank, to, 1, training.state, {.files = &files});

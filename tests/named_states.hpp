@@ -54,10 +54,10 @@ struct Rule {
 };
 
 /// @pre the names outlive it
-template <class Engine, class Precision>
-auto optimizer(const sk::Model<Engine, Precision>& model, std::string_view first, std::string_view second) {
+template <class Precision>
+auto optimizer(const sk::Model<Precision>& model, std::string_view first, std::string_view second) {
     Rule::state_names = {first, second};
-    return sk::rules::RuleOptimizer<Rule, Engine, Precision>(model, {}, {}, sk::SourceLocation::current());
+    return sk::rules::RuleOptimizer<Rule, Precision>(model, {}, {}, sk::SourceLocation::current());
 }
 
 }  // namespace named_states

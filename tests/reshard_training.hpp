@@ -50,8 +50,7 @@ Case case_of(const Policy& policy) {
 template <class T>
 struct WithAdamW {
     using Element = T;
-    template <class Engine>
-    using On = checkpoint_training::Training<Engine, T, checkpoint_training::WithAdamW>;
+    using On = checkpoint_training::Training<T, checkpoint_training::WithAdamW>;
 };
 
 template <class T>
@@ -65,15 +64,14 @@ struct Codes : sk::Param<"codes", std::byte, 31, 9>, sk::Frozen {};
 
 /// What else a state may have: Muon's momentum, what a rule keeps of whole matrices, a moving average, opaque bytes,
 /// a loss scale, and bytes of the user.
-template <class EngineType, class T>
+template <class T>
 struct WithMuon {
-    using Engine = EngineType;
-    using Layer = sk::Sharded<Net<T>, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<Net<T>, sk::DynamicPolicy>;
     using AveragePrecision =
         std::conditional_t<std::is_same_v<T, float>, sk::DefaultPrecision<float>, sk::Precision<float, T>>;
-    using Average = sk::Sharded<Net<float>, sk::DynamicPolicy, Engine, AveragePrecision>;
+    using Average = sk::Sharded<Net<float>, sk::DynamicPolicy, AveragePrecision>;
 
-    WithMuon(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
+    WithMuon(sk::Context& context, const sk::DynamicPolicy& policy)
         : layer(context, "layer", {}, {policy}),
           rows(context, "rows", {}, {policy}),
           base(context, "base", {}, {policy}),
@@ -125,23 +123,22 @@ struct WithMuon {
     }
 
     Layer layer;
-    sk::Sharded<Square, sk::DynamicPolicy, Engine> rows;
-    sk::Sharded<Codes, sk::DynamicPolicy, Engine> base;
+    sk::Sharded<Square, sk::DynamicPolicy> rows;
+    sk::Sharded<Codes, sk::DynamicPolicy> base;
     Average average_layer;
-    sk::Model<Engine, typename Layer::Precision> model;
-    sk::Model<Engine> of_rows;
-    sk::Model<Engine, AveragePrecision> averages;
-    sk::Muon<Engine, typename Layer::Precision> optimizer;
-    sk::rules::MatrixOptimizer<row_rule::RowRule, Engine, sk::DefaultPrecision<float>> row_optimizer;
-    sk::MovingAverage<Engine, AveragePrecision, typename Layer::Precision> average;
-    sk::LossScale<Engine> loss_scale;
+    sk::Model<typename Layer::Precision> model;
+    sk::Model<> of_rows;
+    sk::Model<AveragePrecision> averages;
+    sk::Muon<typename Layer::Precision> optimizer;
+    sk::rules::MatrixOptimizer<row_rule::RowRule, sk::DefaultPrecision<float>> row_optimizer;
+    sk::MovingAverage<AveragePrecision, typename Layer::Precision> average;
+    sk::LossScale loss_scale;
     std::vector<std::uint8_t> blob{9};
-    sk::checkpoint::State<Engine> state;
+    sk::checkpoint::State state;
 };
 template <class T>
 struct WithMuonOf {
-    template <class Engine>
-    using On = WithMuon<Engine, T>;
+    using On = WithMuon<T>;
 };
 
 /// A mesh over the ranks from `first` on, and a policy.
@@ -172,7 +169,7 @@ inline std::vector<Side> sides(std::size_t world) {
 /// This rank on the side's mesh; null where it has no place there. Collective over the world.
 template <class Rank>
 auto part_of(Rank& rank, const Side& side) {
-    using Part = sk::Rank<sk::EngineOf<Rank>, Mesh>;
+    using Part = sk::Rank<Mesh>;
     const bool is_in = side.has(rank.rank());
     const auto ranks = sk::split(rank.world(), is_in ? 0 : 1, rank.rank(), "part");
     return is_in ? std::make_unique<Part>(side.mesh, ranks, sk::RankOptions{}, rank.streams())
@@ -260,7 +257,7 @@ std::uint64_t lacking(const KeptKinds& has, const KeptKinds& needs) {
 template <class What>
 void save_first(const std::string& folder, sk::checkpoint::FileCalls& files) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        typename What::template On<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        typename What::On training(rank, sk::DynamicPolicy(sk::NoShard{}));
         training.begin();
         sk::checkpoint::save(rank, folder, 1, training.state, {.files = &files});
     });
@@ -270,7 +267,7 @@ template <class What>
 std::map<std::string, std::string> load_and_save(const std::string& from, const std::string& to,
                                                  sk::checkpoint::FileCalls& files) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        typename What::template On<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        typename What::On training(rank, sk::DynamicPolicy(sk::NoShard{}));
         sk::checkpoint::load(rank, from + "/step-00000001", training.state, {.files = &files});
         sk::checkpoint::save(rank, to, 1, training.state, {.files = &files});
     });
@@ -319,10 +316,9 @@ struct Reshards {
 template <class From, class To, class Rank>
 void reshard_to_each(Rank& rank, const Side& from, const std::vector<Side>& destinations, const Reshards& what,
                      const sk::ReshardOptions& options = {}) {
-    using Engine = sk::EngineOf<Rank>;
-    using State = sk::checkpoint::State<Engine>;
+    using State = sk::checkpoint::State;
     const auto source_rank = part_of(rank, from);
-    std::optional<typename From::template On<Engine>> source;
+    std::optional<typename From::On> source;
     if (source_rank != nullptr) {
         source.emplace(*source_rank, from.on.policy);
         sk::checkpoint::load(*source_rank, what.first + "/step-00000001", source->state, {.files = &what.files});
@@ -336,7 +332,7 @@ void reshard_to_each(Rank& rank, const Side& from, const std::vector<Side>& dest
             throw std::logic_error(from.text() + " to " + to.text() + ": rank " + std::to_string(rank.rank()) + text);
         };
         const auto destination_rank = part_of(rank, to);
-        std::optional<typename To::template On<Engine>> destination;
+        std::optional<typename To::On> destination;
         if (destination_rank != nullptr) { destination.emplace(*destination_rank, to.on.policy); }
         const State* const taken = destination ? &destination->state : nullptr;
         std::vector<std::uint64_t>* const known = what.loaded == nullptr ? nullptr : &what.loaded->at(to.kind());
@@ -375,7 +371,7 @@ void reshard_to_each(Rank& rank, const Side& from, const std::vector<Side>& dest
         }
         sk::barrier(rank.world());
         if (known != nullptr && destination) {
-            typename To::template On<Engine> loads(*destination_rank, to.on.policy);
+            typename To::On loads(*destination_rank, to.on.policy);
             sk::checkpoint::load(*destination_rank, what.first + "/step-00000001", loads.state,
                                  {.files = &what.files});
             (*known)[rank.rank() - to.first] = hash_of(loads.state);

@@ -92,15 +92,15 @@ struct RowRule {
     }
     static constexpr std::size_t kept(sk::rules::MatrixExtents extents) { return extents.rows * extents.rows; }
     static constexpr std::uint64_t cost(sk::rules::MatrixExtents extents) { return extents.numel() * extents.rows; }
-    template <class Engine, class Products, class A>
-    static void transform(const typename Engine::Stream& stream, const Products& products,
+    template <class Products, class A>
+    static void transform(const sk::AnyStream& stream, const Products& products,
                           const sk::rules::WholeMatrix<A, Update<A>>& whole) {
         const auto [rows, columns] = whole.extents;
         A* const gram = whole.scratch.data();
         products.gram(stream, sk::rules::GramProduct<A>{rows, columns, A(1), whole.values.data(), A(0), gram});
-        Engine::Kernels::for_each_index(stream, rows * rows, Average<A>{whole.skip, gram, whole.kept.data()});
-        Engine::Kernels::for_each_index(stream, rows * columns,
-                                        DivideRows<A>{rows, columns, whole.kept.data(), whole.values.data()});
+        sk::host::AnyKernels::for_each_index(stream, rows * rows, Average<A>{whole.skip, gram, whole.kept.data()});
+        sk::host::AnyKernels::for_each_index(stream, rows * columns,
+                                             DivideRows<A>{rows, columns, whole.kept.data(), whole.values.data()});
     }
 };
 

@@ -24,13 +24,12 @@ struct Weight : shardkit::Param<"weight", float, shardkit::dynamic, shardkit::dy
 struct Bias : shardkit::Param<"bias", float, shardkit::dynamic> {};
 using Block = shardkit::Params<Weight, Bias>;
 
-template <class Engine>
 class Model {
   public:
-    using Layer = shardkit::Sharded<Block, shardkit::DynamicPolicy, Engine>;
+    using Layer = shardkit::Sharded<Block, shardkit::DynamicPolicy>;
     static constexpr std::size_t blocks = 12;
 
-    Model(shardkit::Context<Engine>& context, const shardkit::DynamicPolicy& policy, std::uint64_t elements)
+    Model(shardkit::Context& context, const shardkit::DynamicPolicy& policy, std::uint64_t elements)
         : layers_(make(context, policy, elements)), optimizer_(groups()), state_(groups(), optimizer_) {}
 
     /// Values that differ, and a step, so that no state is zero.
@@ -59,7 +58,7 @@ class Model {
         }
         return sum;
     }
-    shardkit::checkpoint::State<Engine>& state() { return state_; }
+    shardkit::checkpoint::State& state() { return state_; }
     /// Everything that this rank holds.
     std::vector<shardkit::ShardInfo> shards() {
         std::vector<shardkit::ShardInfo> all = optimizer_.shards();
@@ -69,10 +68,10 @@ class Model {
         return all;
     }
     /// Without the optimizer.
-    shardkit::checkpoint::State<Engine> parameters_alone() { return shardkit::checkpoint::State{groups()}; }
+    shardkit::checkpoint::State parameters_alone() { return shardkit::checkpoint::State{groups()}; }
 
   private:
-    static std::vector<Layer> make(shardkit::Context<Engine>& context, const shardkit::DynamicPolicy& policy,
+    static std::vector<Layer> make(shardkit::Context& context, const shardkit::DynamicPolicy& policy,
                                    std::uint64_t elements) {
         constexpr std::size_t columns = 64;
         const auto rows = static_cast<std::size_t>(std::max<std::uint64_t>(1, elements / blocks / columns));
@@ -86,11 +85,11 @@ class Model {
         }
         return layers;
     }
-    auto groups() { return shardkit::Model{layers_}; }
+    shardkit::Model<> groups() { return shardkit::Model{layers_}; }
 
     std::vector<Layer> layers_;
-    shardkit::AdamW<Engine> optimizer_;
-    shardkit::checkpoint::State<Engine> state_;
+    shardkit::AdamW<> optimizer_;
+    shardkit::checkpoint::State state_;
 };
 
 }  // namespace benchmarks::checkpoints

@@ -29,8 +29,7 @@ namespace benchmarks::checkpoints {
 namespace {
 
 namespace fs = std::filesystem;
-using Engine = shardkit::threads::Engine;
-using Context = shardkit::Context<Engine>;
+using Context = shardkit::Context;
 
 /// Removed at the end.
 class Folder {
@@ -172,7 +171,7 @@ class RankRun {
             });
         };
         counted(measured_.collectives_save, measured_.extra_memory_save, [&] { save("kept", disk_); });
-        Model<Engine> other(context_, options_.chosen_policy(), options_.elements);
+        Model other(context_, options_.chosen_policy(), options_.elements);
         const std::string kept = folder_.of("kept") + "/step-00000001";
         counted(measured_.collectives_load, measured_.extra_memory_load,
                 [&] { shardkit::checkpoint::load(context_, kept, other.state(), {.files = &disk_}); });
@@ -234,7 +233,7 @@ class RankRun {
     CountedFiles& disk_;
     CountedFiles& cached_;
     Measured& measured_;
-    Model<Engine> model_;
+    Model model_;
     PlainFiles plain_;
 };
 

@@ -12,14 +12,14 @@ namespace benchmarks {
 
 void run_on_self(const Options& options, const RowSink& sink) {
     shardkit::self::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), [&](auto& rank) {
-        shardkit::Context<shardkit::self::Engine>& context = rank;
+        shardkit::Context& context = rank;
         run_rank(context, options, sink);
     });
 }
 
 void run_on_threads(const Options& options, const RowSink& sink) {
     shardkit::threads::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), [&](auto& rank) {
-        shardkit::Context<shardkit::threads::Engine>& context = rank;
+        shardkit::Context& context = rank;
         run_rank(context, options, sink);
     });
 }

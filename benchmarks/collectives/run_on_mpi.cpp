@@ -10,7 +10,7 @@ namespace benchmarks {
 
 void run_on_mpi(const Options& options, const RowSink& sink) {
     shardkit::mpi::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), [&](auto& rank) {
-        shardkit::Context<shardkit::mpi::Engine>& context = rank;
+        shardkit::Context& context = rank;
         run_rank(context, options, sink);
     });
 }

@@ -11,7 +11,7 @@ namespace benchmarks {
 void run_on_nccl(const Options& options, const RowSink& sink) {
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     const auto measured = [&](auto& rank) {
-        shardkit::Context<shardkit::DefaultEngine>& context = rank;
+        shardkit::Context& context = rank;
         run_rank(context, options, sink);
     };
     shardkit::nccl::Options of_world;

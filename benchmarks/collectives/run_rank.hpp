@@ -22,8 +22,7 @@ namespace benchmarks {
 
 /// The rank's sub-mesh over the axes asked for, and its ranks. Collective over the world.
 /// @throws std::runtime_error when the world or the sub-mesh has other ranks than were asked for
-template <class Engine>
-typename Engine::Communicator sub_mesh(shardkit::Context<Engine>& context, const Options& options, Shape& shape) {
+inline shardkit::host::Communicator sub_mesh(shardkit::Context& context, const Options& options, Shape& shape) {
     std::vector<std::string_view> names;
     for (const std::size_t axis : options.axes) { names.push_back(axis_names[axis]); }
     const shardkit::RankGroup members = context.grid().group(names, context.rank());
@@ -42,8 +41,7 @@ typename Engine::Communicator sub_mesh(shardkit::Context<Engine>& context, const
 
 /// Everything that the options ask for, on one rank of the mesh, beside plain copies. Collective over
 /// the world.
-template <class Engine>
-void run_rank(shardkit::Context<Engine>& context, const Options& options, const RowSink& sink) {
+inline void run_rank(shardkit::Context& context, const Options& options, const RowSink& sink) {
     if (options.pin) { pin_to(allowed_processors(), context.rank()); }
     Shape shape;
     const auto group = sub_mesh(context, options, shape);

@@ -17,22 +17,21 @@ namespace benchmarks {
 /// The collective with its buffers.
 /// @throws InputError when the engine lacks the verb for these elements; std::bad_alloc
 /// @pre     the verb has this placement
-template <class Engine>
-std::unique_ptr<Workload> make_workload(shardkit::Context<Engine>& context,
-                                        const typename Engine::Communicator& group, VerbKind verb, DataType type,
-                                        Placement placement, const Shape& shape) {
-    using C = typename Engine::Communicator;
+inline std::unique_ptr<Workload> make_workload(shardkit::Context& context, const shardkit::host::Communicator& group,
+                                               VerbKind verb, DataType type, Placement placement,
+                                               const Shape& shape) {
+    using C = shardkit::host::Communicator;
     std::unique_ptr<Workload> made;
     const auto make = [&]<class V, class T>(V, std::type_identity<T>) {
         if constexpr (V::template offered<C, T>) {
             if constexpr (V::in_place) {
                 if (placement == Placement::in_place) {
-                    made = std::make_unique<InPlace<Engine, V, T>>(context, group, shape);
+                    made = std::make_unique<InPlace<V, T>>(context, group, shape);
                 }
             }
             if constexpr (V::out_of_place) {
                 if (placement == Placement::out_of_place) {
-                    made = std::make_unique<OutOfPlace<Engine, V, T>>(context, group, shape);
+                    made = std::make_unique<OutOfPlace<V, T>>(context, group, shape);
                 }
             }
         }
@@ -45,8 +44,8 @@ std::unique_ptr<Workload> make_workload(shardkit::Context<Engine>& context,
         }
     });
     if (!made) {
-        throw program::InputError("--engine " + std::string(shardkit::detail::engine_name<Engine>(context.world())) +
-                                  ": has no " + std::string(verb_names[static_cast<std::size_t>(verb)]) + " of " +
+        throw program::InputError("--engine " + std::string(context.world().engine_name()) + ": has no " +
+                                  std::string(verb_names[static_cast<std::size_t>(verb)]) + " of " +
                                   std::string(type_names[static_cast<std::size_t>(type)]) +
                                   ": expected another --verb or --datatype");
     }

@@ -49,7 +49,6 @@ class KernelWorkload : public Workload {
 
 /// What all kernels here have in common: calls in a row, and buffers in the engine's memory, which the host fills and
 /// reads by copies.
-template <class Engine>
 class EngineWorkload : public KernelWorkload {
   public:
     void call(std::size_t times) override {
@@ -62,13 +61,13 @@ class EngineWorkload : public KernelWorkload {
 
   protected:
     template <class T>
-    using Buffer = typename Engine::template Buffer<T>;
+    using Buffer = shardkit::HostBuffer<T>;
 
-    explicit EngineWorkload(shardkit::Context<Engine>& context) : stream_(context.compute_stream()) {}
+    explicit EngineWorkload(shardkit::Context& context) : stream_(context.compute_stream()) {}
 
     template <class T>
     void put(std::span<T> buffer, const std::vector<T>& elements) {
-        Engine::Kernels::copy_in(stream_, std::span<const T>(elements), buffer);
+        shardkit::host::AnyKernels::copy_in(stream_, std::span<const T>(elements), buffer);
     }
     /// Values of that number, from the given one on.
     template <class T>
@@ -83,7 +82,7 @@ class EngineWorkload : public KernelWorkload {
     template <class T>
     std::vector<T> read(std::span<const T> buffer) const {
         std::vector<T> elements(buffer.size());
-        Engine::Kernels::copy_out(stream_, buffer, std::span<T>(elements));
+        shardkit::host::AnyKernels::copy_out(stream_, buffer, std::span<T>(elements));
         return elements;
     }
     template <class Right>
@@ -93,7 +92,7 @@ class EngineWorkload : public KernelWorkload {
         return wrong;
     }
 
-    typename Engine::Stream stream_;
+    shardkit::AnyStream stream_;
 };
 
 }  // namespace benchmarks::kernels

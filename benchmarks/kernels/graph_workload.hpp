@@ -8,7 +8,7 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/comm/any_stream.hpp>
-#include <shardkit/rank/streams.hpp>
+#include <shardkit/comm/streams.hpp>
 
 #include "engine_workload.hpp"
 

@@ -31,9 +31,9 @@ inline std::vector<std::size_t> tensor_bounds(std::size_t n, std::size_t tensors
 }
 
 /// n elements of a flat buffer, and the tensors that they stand for, each in memory of its own.
-template <class Engine, class T>
-class TensorWorkload : public EngineWorkload<Engine> {
-    using Base = EngineWorkload<Engine>;
+template <class T>
+class TensorWorkload : public EngineWorkload {
+    using Base = EngineWorkload;
 
   public:
     std::size_t tensors() const noexcept override { return table_.size(); }
@@ -41,7 +41,7 @@ class TensorWorkload : public EngineWorkload<Engine> {
   protected:
     using Piece = shardkit::engine::TensorPiece<T>;
 
-    TensorWorkload(shardkit::Context<Engine>& context, std::size_t n, std::size_t tensors)
+    TensorWorkload(shardkit::Context& context, std::size_t n, std::size_t tensors)
         : Base(context), flat_(context.template buffer<T>(n)) {
         const std::vector<std::size_t> bounds = tensor_bounds(n, tensors, sizeof(T));
         for (std::size_t t = 0; t < tensors; ++t) {
@@ -67,15 +67,14 @@ class TensorWorkload : public EngineWorkload<Engine> {
     typename Base::template Buffer<T> flat_;
     std::vector<typename Base::template Buffer<T>> buffers_;
     std::vector<Piece> pieces_;
-    shardkit::detail::EngineTable<Engine, Piece> table_;
+    shardkit::detail::EngineTable<Piece> table_;
 };
 
 /// Tensors into the flat buffer.
-template <class K, class Engine, class T>
-class Pack final : public TensorWorkload<Engine, T> {
+template <class K, class T>
+class Pack final : public TensorWorkload<T> {
   public:
-    Pack(shardkit::Context<Engine>& context, std::size_t n, std::size_t tensors)
-        : TensorWorkload<Engine, T>(context, n, tensors) {}
+    Pack(shardkit::Context& context, std::size_t n, std::size_t tensors) : TensorWorkload<T>(context, n, tensors) {}
 
     void prepare() override {
         this->spoil(this->flat());
@@ -89,11 +88,10 @@ class Pack final : public TensorWorkload<Engine, T> {
 };
 
 /// The flat buffer into the tensors.
-template <class K, class Engine, class T>
-class Unpack final : public TensorWorkload<Engine, T> {
+template <class K, class T>
+class Unpack final : public TensorWorkload<T> {
   public:
-    Unpack(shardkit::Context<Engine>& context, std::size_t n, std::size_t tensors)
-        : TensorWorkload<Engine, T>(context, n, tensors) {}
+    Unpack(shardkit::Context& context, std::size_t n, std::size_t tensors) : TensorWorkload<T>(context, n, tensors) {}
 
     void prepare() override {
         this->put_values(this->flat(), 0);

@@ -13,7 +13,7 @@ void run_on_gpu(const Options& options, const RowSink& sink) {
     if (options.pin) { pin_to(allowed_processors(), 0); }
     shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0);
     shardkit::nccl::run(shardkit::DeviceMesh(std::size_t{1}), alone, [&](auto& rank) {
-        shardkit::Context<shardkit::DefaultEngine>& context = rank;
+        shardkit::Context& context = rank;
         run_kernels(context, options, sink, GpuTimes{context.streams(), options.graph});
     });
 }

@@ -27,17 +27,16 @@ namespace benchmarks::kernels {
 
 /// The global norm and a clipped step of AdamW, as a training loop calls them: n elements in equal groups, gradients
 /// reduced. bf16: with fp32 gradients' sums and master copies.
-template <class Engine, class T>
-class Step final : public EngineWorkload<Engine> {
-    using Base = EngineWorkload<Engine>;
-    using Layer = shardkit::Sharded<shardkit::TensorList<T>, shardkit::NoShard, Engine>;
+template <class T>
+class Step final : public EngineWorkload {
+    using Base = EngineWorkload;
+    using Layer = shardkit::Sharded<shardkit::TensorList<T>, shardkit::NoShard>;
     using Model = decltype(shardkit::Model{std::declval<std::vector<Layer>&>()});
     static constexpr shardkit::AdamWOptions options{.learning_rate = 0.01};
     static constexpr double max_norm = 1;
 
   public:
-    Step(shardkit::Context<Engine>& context, std::size_t n, std::size_t groups)
-        : Base(context), context_(context), n_(n) {
+    Step(shardkit::Context& context, std::size_t n, std::size_t groups) : Base(context), context_(context), n_(n) {
         const std::size_t count = std::min(n, groups);
         layers_.reserve(count);
         for (std::size_t g = 0; g < count; ++g) {
@@ -90,7 +89,7 @@ class Step final : public EngineWorkload<Engine> {
   private:
     std::size_t size_of(std::size_t group) const { return bounds_[group + 1] - bounds_[group]; }
 
-    shardkit::Context<Engine>& context_;
+    shardkit::Context& context_;
     std::size_t n_;
     std::vector<Layer> layers_;
     std::optional<Model> model_;

@@ -33,9 +33,9 @@ std::function<double()> update(Rank& rank, std::size_t n, sk::MasterWeights mast
                                std::optional<sk::StochasticRounding> rounding = {}) {
     using Element = std::conditional_t<Precision::gathers_codes, float, typename Precision::Gather>;
     struct Group {
-        sk::Sharded<sk::TensorList<Element>, sk::NoShard, sk::self::Engine, Precision> layer;
-        sk::Model<sk::self::Engine, Precision> model{layer};
-        sk::AdamW<sk::self::Engine, Precision, Format> optimizer{model, sk::states_in<Format>};
+        sk::Sharded<sk::TensorList<Element>, sk::NoShard, Precision> layer;
+        sk::Model<Precision> model{layer};
+        sk::AdamW<Precision, Format> optimizer{model, sk::states_in<Format>};
     };
     sk::ShardedOptions<sk::TensorList<Element>, sk::NoShard> options;
     options.master = master;

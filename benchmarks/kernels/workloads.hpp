@@ -10,12 +10,12 @@
 #include <vector>
 
 #include <shardkit/core/bf16.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 #include "engine_workload.hpp"
 
@@ -37,15 +37,15 @@ std::vector<Range> cut(std::size_t n, std::size_t runs) {
 
 /// What optimizers' steps have in common: fp32 parameters and, with bf16 gradients, also the bf16 copy that the next
 /// all-gather sends.
-template <class Engine, class T, class Update>
-class StepWorkload : public EngineWorkload<Engine> {
+template <class T, class Update>
+class StepWorkload : public EngineWorkload {
     static constexpr bool gathers = !std::is_same_v<T, float>;
 
   protected:
     static constexpr double scale = 0.5;  ///< of the gradient
 
-    StepWorkload(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs, const Update& update)
-        : EngineWorkload<Engine>(context),
+    StepWorkload(shardkit::Context& context, std::size_t n, std::size_t runs, const Update& update)
+        : EngineWorkload(context),
           master_(context.template buffer<float>(n)),
           gathered_(context.template buffer<T>(gathers ? n : 0)),
           gradient_(context.template buffer<T>(n)),
@@ -74,26 +74,26 @@ class StepWorkload : public EngineWorkload<Engine> {
     const Update* update() const { return update_.data(); }
     const std::uint32_t* skip() const { return skip_.data(); }
 
-    typename Engine::template Buffer<float> master_;
-    typename Engine::template Buffer<T> gathered_;
-    typename Engine::template Buffer<T> gradient_;
+    shardkit::HostBuffer<float> master_;
+    shardkit::HostBuffer<T> gathered_;
+    shardkit::HostBuffer<T> gradient_;
 
   private:
-    shardkit::detail::EngineTable<Engine, shardkit::rules::UpdateRange> runs_;
-    shardkit::detail::EngineTable<Engine, Update> update_;
-    shardkit::detail::EngineTable<Engine, std::uint32_t> skip_;
+    shardkit::detail::EngineTable<shardkit::rules::UpdateRange> runs_;
+    shardkit::detail::EngineTable<Update> update_;
+    shardkit::detail::EngineTable<std::uint32_t> skip_;
 };
 
 /// AdamW's second step.
-template <class K, class Engine, class T>
-class AdamW final : public StepWorkload<Engine, T, shardkit::rules::AdamWUpdate<float>> {
-    using Base = StepWorkload<Engine, T, shardkit::rules::AdamWUpdate<float>>;
+template <class K, class T>
+class AdamW final : public StepWorkload<T, shardkit::rules::AdamWUpdate<float>> {
+    using Base = StepWorkload<T, shardkit::rules::AdamWUpdate<float>>;
     static constexpr shardkit::AdamWOptions options{};
     static constexpr double power1 = options.beta1 * options.beta1;
     static constexpr double power2 = options.beta2 * options.beta2;
 
   public:
-    AdamW(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
+    AdamW(shardkit::Context& context, std::size_t n, std::size_t runs)
         : Base(context, n, runs, shardkit::rules::adamw_update<float>(options, power1, power2, Base::scale)),
           exp_avg_(context.template buffer<float>(n)),
           exp_avg_sq_(context.template buffer<float>(n)) {}
@@ -129,19 +129,19 @@ class AdamW final : public StepWorkload<Engine, T, shardkit::rules::AdamWUpdate<
     }
 
   private:
-    typename Engine::template Buffer<float> exp_avg_;
-    typename Engine::template Buffer<float> exp_avg_sq_;
+    shardkit::HostBuffer<float> exp_avg_;
+    shardkit::HostBuffer<float> exp_avg_sq_;
 };
 
 /// A step of SGD with momentum 0.9.
-template <class K, class Engine, class T>
-class Sgd final : public StepWorkload<Engine, T, shardkit::rules::SgdUpdate<float>> {
-    using Base = StepWorkload<Engine, T, shardkit::rules::SgdUpdate<float>>;
+template <class K, class T>
+class Sgd final : public StepWorkload<T, shardkit::rules::SgdUpdate<float>> {
+    using Base = StepWorkload<T, shardkit::rules::SgdUpdate<float>>;
     static constexpr shardkit::SgdOptions options{
         .learning_rate = 1e-3, .rule = shardkit::Momentum::classical, .momentum = 0.9, .weight_decay = 1e-2};
 
   public:
-    Sgd(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
+    Sgd(shardkit::Context& context, std::size_t n, std::size_t runs)
         : Base(context, n, runs, shardkit::rules::sgd_update<float>(options, Base::scale)),
           momentum_(context.template buffer<float>(n)) {}
 
@@ -165,17 +165,17 @@ class Sgd final : public StepWorkload<Engine, T, shardkit::rules::SgdUpdate<floa
     }
 
   private:
-    typename Engine::template Buffer<float> momentum_;
+    shardkit::HostBuffer<float> momentum_;
 };
 
 /// The sum of squares of a scaled gradient, and whether all of it is finite.
-template <class K, class Engine, class T>
-class Norm final : public EngineWorkload<Engine> {
-    using Base = EngineWorkload<Engine>;
+template <class K, class T>
+class Norm final : public EngineWorkload {
+    using Base = EngineWorkload;
     static constexpr double scale = 0.5;
 
   public:
-    Norm(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
+    Norm(shardkit::Context& context, std::size_t n, std::size_t runs)
         : Base(context),
           gradient_(context.template buffer<T>(n)),
           into_(context.template buffer<double>(shardkit::detail::NormSum::numbers)),
@@ -211,19 +211,19 @@ class Norm final : public EngineWorkload<Engine> {
   private:
     typename Base::template Buffer<T> gradient_;
     typename Base::template Buffer<double> into_;
-    shardkit::detail::EngineTable<Engine, shardkit::engine::NormPiece<T>> pieces_;
+    shardkit::detail::EngineTable<shardkit::engine::NormPiece<T>> pieces_;
     shardkit::IndexRange positions_;
-    shardkit::detail::EngineTable<Engine, double> scale_;
+    shardkit::detail::EngineTable<double> scale_;
 };
 
 /// From T to the other of float and bf16.
-template <class K, class Engine, class T>
-class Cast final : public EngineWorkload<Engine> {
-    using Base = EngineWorkload<Engine>;
+template <class K, class T>
+class Cast final : public EngineWorkload {
+    using Base = EngineWorkload;
     using To = std::conditional_t<std::is_same_v<T, float>, shardkit::bf16, float>;
 
   public:
-    Cast(shardkit::Context<Engine>& context, std::size_t n)
+    Cast(shardkit::Context& context, std::size_t n)
         : Base(context), from_(context.template buffer<T>(n)), to_(context.template buffer<To>(n)) {}
 
     void prepare() override {
@@ -242,12 +242,12 @@ class Cast final : public EngineWorkload<Engine> {
 };
 
 /// Gradients of T added to sums in float.
-template <class K, class Engine, class T>
-class Accumulate final : public EngineWorkload<Engine> {
-    using Base = EngineWorkload<Engine>;
+template <class K, class T>
+class Accumulate final : public EngineWorkload {
+    using Base = EngineWorkload;
 
   public:
-    Accumulate(shardkit::Context<Engine>& context, std::size_t n)
+    Accumulate(shardkit::Context& context, std::size_t n)
         : Base(context), addend_(context.template buffer<T>(n)), total_(context.template buffer<float>(n)) {}
 
     void prepare() override {

@@ -17,8 +17,7 @@
 namespace benchmarks {
 
 /// Returns how many values are wrong, over all ranks and checks. Collective over the world.
-template <class Engine>
-std::uint64_t wrong_values(shardkit::Context<Engine>& context, std::size_t checks, Workload& workload) {
+inline std::uint64_t wrong_values(shardkit::Context& context, std::size_t checks, Workload& workload) {
     std::uint64_t wrong = 0;
     for (std::size_t i = 0; i < checks; ++i) {
         workload.prepare();
@@ -38,9 +37,8 @@ using Turn = std::function<void(std::size_t)>;
 ///          with them, and by medians. Each turn begins with a call that is not timed, as the one before has left
 ///          other data in the caches.
 /// @pre     at least one round and one call
-template <class Engine>
-std::vector<Summary> time_in_turns(shardkit::Context<Engine>& context, std::size_t rounds, std::size_t calls,
-                                   std::span<const Turn> turns) {
+inline std::vector<Summary> time_in_turns(shardkit::Context& context, std::size_t rounds, std::size_t calls,
+                                          std::span<const Turn> turns) {
     std::vector<Interval> own(turns.size() * rounds);  // those of the first thing, then the next one's
     for (std::size_t round = 0; round < rounds; ++round) {
         for (std::size_t i = 0; i < turns.size(); ++i) {
@@ -60,8 +58,7 @@ std::vector<Summary> time_in_turns(shardkit::Context<Engine>& context, std::size
 
 /// Checks a workload or, without checks, only prepares it; then warms it up. Returns what is known so far of its
 /// figure. Collective over the world.
-template <class Engine>
-Figure checked(shardkit::Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, Workload& workload) {
+inline Figure checked(shardkit::Context& context, const Repeats& repeats, std::uint64_t bytes, Workload& workload) {
     Figure figure;
     figure.calls = repeats.calls_for(bytes);
     if (repeats.checks > 0) {
@@ -75,8 +72,7 @@ Figure checked(shardkit::Context<Engine>& context, const Repeats& repeats, std::
 
 /// Adds plain copies to things that are timed in turns, in each way that is worth a try, warmed up; none where
 /// nothing is copied.
-template <class Engine>
-void add_copies(const Repeats& repeats, std::uint64_t copied, PlainCopy<Engine>& copy, std::vector<Turn>& turns) {
+inline void add_copies(const Repeats& repeats, std::uint64_t copied, PlainCopy& copy, std::vector<Turn>& turns) {
     const std::size_t ways = copied == 0 ? 0 : copy.ways_for(copied);
     for (std::size_t way = 0; way < ways; ++way) {
         copy.call(way, repeats.warmup);
@@ -85,9 +81,8 @@ void add_copies(const Repeats& repeats, std::uint64_t copied, PlainCopy<Engine>&
 }
 
 /// Returns the fastest of such copies, from the times of all ways; none of no times.
-template <class Engine>
-std::optional<CopyFigure> fastest_copy(const PlainCopy<Engine>& copy, std::uint64_t copied,
-                                       std::span<const Summary> times) {
+inline std::optional<CopyFigure> fastest_copy(const PlainCopy& copy, std::uint64_t copied,
+                                              std::span<const Summary> times) {
     std::optional<CopyFigure> fastest;
     for (std::size_t way = 0; way < times.size(); ++way) {
         if (fastest && times[way].median >= fastest->time.median) { continue; }
@@ -101,9 +96,8 @@ std::optional<CopyFigure> fastest_copy(const PlainCopy<Engine>& copy, std::uint6
 /// @param bytes   that a call moves, for the number of calls of a round
 /// @param copied  bytes that each rank copies plainly; 0: none
 /// @throws what the workload throws; std::bad_alloc
-template <class Engine>
-Figure time_beside_copy(shardkit::Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes,
-                        std::uint64_t copied, Workload& workload) {
+inline Figure time_beside_copy(shardkit::Context& context, const Repeats& repeats, std::uint64_t bytes,
+                               std::uint64_t copied, Workload& workload) {
     Figure figure = checked(context, repeats, bytes, workload);
     PlainCopy copy(context, copied);
     std::vector<Turn> turns{[&](std::size_t times) { workload.call(times); }};

@@ -34,13 +34,13 @@ inline std::int64_t clock_id() {
 }
 
 /// Reduces numbers of this rank over all ranks of the world, into every rank's hands. Collective; the host waits.
-template <class Engine, class T>
-void reduce_over_world(shardkit::Context<Engine>& context, shardkit::ReduceOp op, std::span<T> values) {
+template <class T>
+void reduce_over_world(shardkit::Context& context, shardkit::ReduceOp op, std::span<T> values) {
     const auto stream = context.communication_stream();
     auto buffer = context.template buffer<T>(values.size());
-    Engine::Kernels::copy_in(stream, std::span<const T>(values), buffer.span());
+    shardkit::host::AnyKernels::copy_in(stream, std::span<const T>(values), buffer.span());
     shardkit::all_reduce_in_place(context.world(), op, buffer.span(), stream);
-    Engine::Kernels::copy_out(stream, std::span<const T>(buffer.span()), values);
+    shardkit::host::AnyKernels::copy_out(stream, std::span<const T>(buffer.span()), values);
 }
 
 /// Holds from when to when a rank was at something, in nanoseconds of its machine's steady clock.
@@ -56,16 +56,15 @@ inline std::int64_t nanoseconds_now() {
 }
 
 /// Returns when all ranks have come. Collective.
-template <class Engine>
-void meet(const shardkit::Context<Engine>& context) {
+inline void meet(const shardkit::Context& context) {
     const auto stream = context.communication_stream();
     shardkit::barrier(context.world(), stream);
     stream.synchronize();
 }
 
 /// Returns when this rank was at work(), which no rank begins before all have come. Collective.
-template <class Engine, class Work>
-Interval timed(shardkit::Context<Engine>& context, Work work) {
+template <class Work>
+Interval timed(shardkit::Context& context, Work work) {
     meet(context);
     Interval interval;
     interval.begin = nanoseconds_now();
@@ -79,9 +78,8 @@ Interval timed(shardkit::Context<Engine>& context, Work work) {
 /// processors, so count as what they are. Ranks of several machines, whose clocks differ: the longest of their own
 /// times. Collective.
 /// @param clock which steady clock this rank reads
-template <class Engine>
-std::vector<double> world_seconds(shardkit::Context<Engine>& context, std::span<const Interval> own,
-                                  std::int64_t clock = clock_id()) {
+inline std::vector<double> world_seconds(shardkit::Context& context, std::span<const Interval> own,
+                                         std::int64_t clock = clock_id()) {
     constexpr std::size_t each = 3;
     std::vector<std::int64_t> largest{clock, -clock};
     for (const Interval& interval : own) {
@@ -98,8 +96,8 @@ std::vector<double> world_seconds(shardkit::Context<Engine>& context, std::span<
 }
 
 /// Returns the seconds of one piece of work on all ranks at once, as world_seconds counts. Collective.
-template <class Engine, class Work>
-double world_seconds_of(shardkit::Context<Engine>& context, Work work) {
+template <class Work>
+double world_seconds_of(shardkit::Context& context, Work work) {
     const Interval own = timed(context, work);
     return world_seconds(context, std::span<const Interval>(&own, 1)).front();
 }

@@ -21,22 +21,22 @@ namespace benchmarks {
 
 /// A plain copy between two buffers, beside which engines are timed: of this thread, or of the rank's device where
 /// that has the engine's memory. Not the library's loops, so that a mistake in these does not lower the bar.
-template <class Engine>
 class PlainCopy {
   public:
     /// Below this many bytes stores past the caches are not tried: the data fits into a core's own cache.
     static constexpr std::size_t least_streamed = std::size_t{256} << 10U;
 
-    PlainCopy(const shardkit::Context<Engine>& context, std::size_t bytes) : stream_(context.communication_stream()) {
+    PlainCopy(const shardkit::Context& context, std::size_t bytes) : stream_(context.communication_stream()) {
         shardkit::HostBuffer<std::uint8_t> values(bytes);
         for (std::size_t i = 0; i < bytes; ++i) { values.data()[i] = copied_byte(i); }
-        if (shardkit::detail::host_reads<Engine>(context.compute_stream())) {
+        if (shardkit::detail::host_reads(context.compute_stream())) {
             from_ = std::move(values);
             to_ = shardkit::HostBuffer<std::uint8_t>(bytes);
         } else {
             device_from_ = context.template buffer<std::uint8_t>(bytes);
             device_to_ = context.template buffer<std::uint8_t>(bytes);
-            Engine::Kernels::copy_in(stream_, std::span<const std::uint8_t>(values.span()), device_from_.span());
+            shardkit::host::AnyKernels::copy_in(stream_, std::span<const std::uint8_t>(values.span()),
+                                                device_from_.span());
         }
     }
 
@@ -44,9 +44,9 @@ class PlainCopy {
     std::string_view way(std::size_t number) const noexcept {
         return on_device() ? "cudaMemcpyAsync" : number == 0 ? "memcpy" : "non-temporal";
     }
-    /// Returns how many of the ways are worth a try for so many bytes; none on a device whose streams copy nothing.
+    /// Returns how many of the ways are worth a try for so many bytes.
     std::size_t ways_for(std::size_t bytes) const noexcept {
-        if (on_device()) { return device_copies ? 1 : 0; }
+        if (on_device()) { return 1; }
         return bytes >= least_streamed ? 2 : 1;
     }
 
@@ -60,15 +60,10 @@ class PlainCopy {
     }
 
   private:
-    static constexpr bool device_copies = requires(const typename Engine::Stream& stream, void* memory) {
-        stream.give_copy(memory, memory, std::size_t{});
-    };
     bool on_device() const noexcept { return device_to_.size() > 0; }
     void copy_on_device(std::size_t times) {
-        if constexpr (device_copies) {
-            for (std::size_t i = 0; i < times; ++i) {
-                stream_.give_copy(device_from_.data(), device_to_.data(), device_to_.size());
-            }
+        for (std::size_t i = 0; i < times; ++i) {
+            stream_.give_copy(device_from_.data(), device_to_.data(), device_to_.size());
         }
         stream_.synchronize();
     }
@@ -97,9 +92,9 @@ class PlainCopy {
 #endif
     }
 
-    typename Engine::Stream stream_;
-    typename Engine::template Buffer<std::uint8_t> device_from_{};
-    typename Engine::template Buffer<std::uint8_t> device_to_{};
+    shardkit::AnyStream stream_;
+    shardkit::HostBuffer<std::uint8_t> device_from_{};
+    shardkit::HostBuffer<std::uint8_t> device_to_{};
     shardkit::HostBuffer<std::uint8_t> from_;  // zeroed here: these are pages of their own
     shardkit::HostBuffer<std::uint8_t> to_;
 };

@@ -51,16 +51,16 @@ std::uint64_t count_wrong(std::span<const T> given, NumberAt number, const Shape
 }
 
 /// Times a verb over one element type and engine, whose results lie where `placement` says.
-template <class Engine, class V, class T, Placement placement>
+template <class V, class T, Placement placement>
 class VerbWorkload final : public Workload {
     static constexpr bool in_place = placement == Placement::in_place;
-    using Communicator = typename Engine::Communicator;
-    using Stream = typename Engine::Stream;
+    using Communicator = shardkit::host::Communicator;
+    using Stream = shardkit::AnyStream;
 
   public:
     /// Makes the buffers, for calls on the communication stream.
     /// @throws std::bad_alloc, or what the engine throws where there is no memory
-    VerbWorkload(shardkit::Context<Engine>& context, const Communicator& group, const Shape& shape)
+    VerbWorkload(shardkit::Context& context, const Communicator& group, const Shape& shape)
         : group_(group),
           shape_(shape),
           stream_(context.communication_stream()),
@@ -87,7 +87,7 @@ class VerbWorkload final : public Workload {
     }
     std::uint64_t count_wrong() override {
         std::vector<T> values(received_.span().size());
-        Engine::Kernels::copy_out(stream_, std::span<const T>(received_.span()), std::span<T>(values));
+        shardkit::host::AnyKernels::copy_out(stream_, std::span<const T>(received_.span()), std::span<T>(values));
         if constexpr (in_place) {
             return benchmarks::count_wrong(std::span<const T>(values), &V::expected_in_place, shape_);
         } else {
@@ -108,22 +108,22 @@ class VerbWorkload final : public Workload {
     }
     void put(std::span<T> buffer, NumberAt number) {
         const std::vector<T> values = elements<T>(buffer.size(), number, shape_);
-        Engine::Kernels::copy_in(stream_, std::span<const T>(values), buffer);
+        shardkit::host::AnyKernels::copy_in(stream_, std::span<const T>(values), buffer);
     }
 
     Communicator group_;
     Shape shape_;
     Stream stream_;
     V verb_;
-    typename Engine::template Buffer<T> sent_;
-    typename Engine::template Buffer<T> received_;
+    shardkit::HostBuffer<T> sent_;
+    shardkit::HostBuffer<T> received_;
 };
 
 /// Times a verb whose results lie in a buffer of their own.
-template <class Engine, class V, class T>
-using OutOfPlace = VerbWorkload<Engine, V, T, Placement::out_of_place>;
+template <class V, class T>
+using OutOfPlace = VerbWorkload<V, T, Placement::out_of_place>;
 /// Times a verb whose results lie where its input is.
-template <class Engine, class V, class T>
-using InPlace = VerbWorkload<Engine, V, T, Placement::in_place>;
+template <class V, class T>
+using InPlace = VerbWorkload<V, T, Placement::in_place>;
 
 }  // namespace benchmarks

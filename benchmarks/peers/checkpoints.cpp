@@ -28,9 +28,8 @@ namespace {
 
 using namespace benchmarks;
 using namespace benchmarks::peers;
-using Engine = shardkit::threads::Engine;
-using Context = shardkit::Context<Engine>;
-using Model = checkpoints::Model<Engine>;
+using Context = shardkit::Context;
+using Model = checkpoints::Model;
 
 /// What all ranks share: the command of whom rank 0 has heard, and the files.
 struct Shared {
@@ -112,7 +111,7 @@ class Rank {
         throw std::invalid_argument("command '" + verb +
                                     "': expected save, begin_save and then commit, load, again or quit");
     }
-    shardkit::checkpoint::State<Engine>& state() {
+    shardkit::checkpoint::State& state() {
         return shared_.one_of("state", "model", 2) ? model_.state() : parameters_;
     }
     shardkit::checkpoint::SaveOptions options() const { return {.files = &shared_.files()}; }
@@ -121,7 +120,7 @@ class Rank {
     Shared& shared_;
     std::uint64_t elements_;
     Model model_;
-    shardkit::checkpoint::State<Engine> parameters_;
+    shardkit::checkpoint::State parameters_;
     std::unique_ptr<shardkit::checkpoint::PendingSave> pending_;
 };
 

@@ -27,10 +27,9 @@ namespace benchmarks::peers {
 /// A step of four groups that follows the schedule which was recorded of it, as it is or `improved`: gathers a window
 /// ahead, reductions behind the next gradient buffer. And the same step of as many groups beside them that follows
 /// none. A verb is an operation of the schedule.
-template <class Engine>
 class FollowedCase final : public OverheadCase {
   public:
-    FollowedCase(shardkit::Context<Engine>& context, std::size_t n, bool improved)
+    FollowedCase(shardkit::Context& context, std::size_t n, bool improved)
         : followed_(context, n), plain_(context, n) {
         shardkit::Schedule schedule = shardkit::schedule::record(followed_.model, [&] { followed_.step(); });
         if (improved) {
@@ -68,12 +67,12 @@ class FollowedCase final : public OverheadCase {
     }
 
   private:
-    using Layer = shardkit::Sharded<Weight, shardkit::FullShard, Engine>;
+    using Layer = shardkit::Sharded<Weight, shardkit::FullShard>;
 
     struct Model {
         static constexpr std::size_t layer_count = 4;
 
-        Model(shardkit::Context<Engine>& context, std::size_t n)
+        Model(shardkit::Context& context, std::size_t n)
             : layers(make(context, n)), model(shardkit::Model{layers}), optimizer(model, {.learning_rate = 0.001}) {}
 
         void step() {
@@ -94,11 +93,11 @@ class FollowedCase final : public OverheadCase {
         }
 
         std::vector<Layer> layers;
-        shardkit::Model<Engine> model;
-        shardkit::SGD<Engine> optimizer;
+        shardkit::Model<> model;
+        shardkit::SGD<> optimizer;
 
       private:
-        static std::vector<Layer> make(shardkit::Context<Engine>& context, std::size_t n) {
+        static std::vector<Layer> make(shardkit::Context& context, std::size_t n) {
             std::vector<Layer> made;
             for (std::size_t l = 0; l < layer_count; ++l) {
                 made.emplace_back(context, "layers." + std::to_string(l),
@@ -112,7 +111,7 @@ class FollowedCase final : public OverheadCase {
     Model followed_;
     Model plain_;
     std::size_t operations_ = 0;
-    std::optional<shardkit::schedule::Following<Engine>> following_;
+    std::optional<shardkit::schedule::Following> following_;
 };
 
 }  // namespace benchmarks::peers

@@ -32,12 +32,12 @@ struct AdamWNumbers {
 /// The library's AdamW on a parameter of n elements, whose gradient stays what it is.
 class LibraryAdamW {
     struct Values : shardkit::Param<"values", float, shardkit::dynamic> {};
-    using Layer = shardkit::Sharded<Values, shardkit::NoShard, shardkit::self::Engine>;
+    using Layer = shardkit::Sharded<Values, shardkit::NoShard>;
     using Model = decltype(shardkit::Model{std::declval<Layer&>()});
     using Optimizer = decltype(shardkit::AdamW{std::declval<Model&>(), shardkit::AdamWOptions{}});
 
   public:
-    LibraryAdamW(shardkit::Context<shardkit::self::Engine>& context, std::size_t n)
+    LibraryAdamW(shardkit::Context& context, std::size_t n)
         : layer_(context, "layer", {shardkit::shape<Values>(n)}),
           model_(shardkit::Model{layer_}),
           optimizer_(model_, {}) {

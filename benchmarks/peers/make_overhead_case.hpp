@@ -28,17 +28,16 @@ constexpr bool follows(std::string_view name) noexcept { return name == followed
 constexpr bool has_one_size(std::string_view name) noexcept { return follows(name) || name == recorded_call; }
 
 /// @throws std::invalid_argument for another name
-template <class Engine>
-std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Context<Engine>& context, std::string_view name,
-                                                 std::size_t n) {
+inline std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Context& context, std::string_view name,
+                                                        std::size_t n) {
     using shardkit::FullShard;
     using shardkit::NoShard;
-    if (name == overhead_names[0]) { return std::make_unique<WindowCase<Engine, FullShard>>(context, n); }
-    if (name == overhead_names[1]) { return std::make_unique<ReduceCase<Engine, FullShard>>(context, n); }
-    if (name == overhead_names[2]) { return std::make_unique<WindowCase<Engine, NoShard>>(context, n); }
-    if (name == overhead_names[3]) { return std::make_unique<ReduceCase<Engine, NoShard>>(context, n); }
-    if (follows(name)) { return std::make_unique<FollowedCase<Engine>>(context, n, name == improved_step); }
-    if (name == recorded_call) { return std::make_unique<RecordedCase<Engine>>(context, n); }
+    if (name == overhead_names[0]) { return std::make_unique<WindowCase<FullShard>>(context, n); }
+    if (name == overhead_names[1]) { return std::make_unique<ReduceCase<FullShard>>(context, n); }
+    if (name == overhead_names[2]) { return std::make_unique<WindowCase<NoShard>>(context, n); }
+    if (name == overhead_names[3]) { return std::make_unique<ReduceCase<NoShard>>(context, n); }
+    if (follows(name)) { return std::make_unique<FollowedCase>(context, n, name == improved_step); }
+    if (name == recorded_call) { return std::make_unique<RecordedCase>(context, n); }
     throw std::invalid_argument("case '" + std::string(name) + "': unknown");
 }
 

@@ -36,8 +36,7 @@ inline std::vector<double> medians(const std::vector<double>& seconds, std::size
 
 /// Every case at a tiny and, but for followed steps, a middle size: rounds of passes, seconds of the slowest rank
 /// for a pass of the verbs and of the bare calls. One line of JSON from rank 0. Collective over the world.
-template <class Engine>
-void measure_overhead(shardkit::Context<Engine>& context, std::size_t rounds) {
+inline void measure_overhead(shardkit::Context& context, std::size_t rounds) {
     pin_to(allowed_processors(), context.rank());
     nlohmann::json rows = nlohmann::json::array();
     for (const std::string_view name : overhead_names) {
@@ -69,7 +68,7 @@ void measure_overhead(shardkit::Context<Engine>& context, std::size_t rounds) {
         }
     }
     if (context.rank() != 0) { return; }
-    answer(facts({{"engine", shardkit::detail::engine_name<Engine>(context.world())},
+    answer(facts({{"engine", context.world().engine_name()},
                   {"ranks", context.world_size()},
                   {"pinned", true},
                   {"rows", rows}}));

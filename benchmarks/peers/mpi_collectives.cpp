@@ -133,11 +133,10 @@ void serve(const std::string& calls) {
     shardkit::mpi::Options options;
     options.shared_memory = calls == "compare";
     options.compare_calls = options.shared_memory ? shardkit::CompareCalls::each_call : shardkit::CompareCalls::off;
-    using Engine = shardkit::mpi::Engine;
     shardkit::mpi::run(
         shardkit::DeviceMesh(shardkit::mpi::Environment::size()),
         [&](auto& rank) {
-            shardkit::Context<Engine>& context = rank;
+            shardkit::Context& context = rank;
             pin_to(allowed_processors(), context.rank());
             if (context.rank() == 0) {
                 answer(facts({{"ranks", context.world_size()}, {"mpi", library_version()}, {"pinned", true}}));

@@ -29,7 +29,6 @@ namespace {
 
 using namespace benchmarks::peers;
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 
 /// Of element i, in [-0.5, 0.5); the workers in Python have the same.
 float value_of(std::uint64_t i, std::uint64_t factor) {
@@ -41,12 +40,12 @@ class Run {
   public:
     using List = sk::TensorList<float>;
 
-    Run(sk::Context<Engine>& rank, std::size_t layers, std::size_t width)
+    Run(sk::Context& rank, std::size_t layers, std::size_t width)
         : rank_(rank), layers_(made(rank, layers, width)), model_(layers_) {
         const std::array sizes{3 * width * width, width * width, 4 * width * width, 4 * width * width};
         sizes_.assign(sizes.begin(), sizes.end());
         model_.initialize([](auto, auto, auto i) { return double{value_of(i, 2654435761U)} / 16; });
-        optimizer_ = std::make_unique<sk::rules::MatrixOptimizer<sk::rules::MuonRule, Engine>>(
+        optimizer_ = std::make_unique<sk::rules::MatrixOptimizer<sk::rules::MuonRule>>(
             model_, sk::CblasProducts{}, sk::MuonOptions{.learning_rate = 0.02, .weight_decay = 0.01});
     }
     /// Returns the seconds of the optimizer's part of a step.
@@ -82,10 +81,10 @@ class Run {
     }
 
   private:
-    using Layer = sk::Sharded<List, sk::FullShard, Engine>;
+    using Layer = sk::Sharded<List, sk::FullShard>;
     static constexpr std::array names{"qkv", "projection", "up", "down"};
 
-    static std::vector<Layer> made(sk::Context<Engine>& rank, std::size_t layers, std::size_t width) {
+    static std::vector<Layer> made(sk::Context& rank, std::size_t layers, std::size_t width) {
         std::vector<Layer> all;
         for (std::size_t l = 0; l < layers; ++l) {
             all.emplace_back(rank, "blocks." + std::to_string(l),
@@ -97,11 +96,11 @@ class Run {
         return all;
     }
 
-    sk::Context<Engine>& rank_;
+    sk::Context& rank_;
     std::vector<Layer> layers_;
-    sk::Model<Engine> model_;
+    sk::Model<> model_;
     std::vector<std::size_t> sizes_;
-    std::unique_ptr<sk::rules::MatrixOptimizer<sk::rules::MuonRule, Engine>> optimizer_;
+    std::unique_ptr<sk::rules::MatrixOptimizer<sk::rules::MuonRule>> optimizer_;
 };
 
 /// Every rank does what rank 0 reads.
@@ -110,7 +109,7 @@ void serve(std::size_t ranks) {
     std::barrier together(static_cast<std::ptrdiff_t>(ranks));
     Command command;
     sk::threads::run(sk::DeviceMesh(ranks), [&](auto& rank) {
-        sk::Context<Engine>& context = rank;
+        sk::Context& context = rank;
         benchmarks::pin_to(benchmarks::allowed_processors(), rank.rank());
         const bool speaks = rank.rank() == 0;
         if (speaks) {

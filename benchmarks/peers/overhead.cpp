@@ -11,7 +11,7 @@ int main(int count, char** arguments) {
     return peers::run_program("overhead", count, arguments, [](const peers::Command& words) {
         const std::size_t rounds = peers::number_at(words, 2);
         shardkit::threads::run(shardkit::DeviceMesh(peers::number_at(words, 1)), [&](auto& rank) {
-            shardkit::Context<shardkit::threads::Engine>& context = rank;
+            shardkit::Context& context = rank;
             peers::measure_overhead(context, rounds);
         });
     });

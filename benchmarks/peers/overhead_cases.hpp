@@ -49,31 +49,30 @@ class OverheadCase {
 };
 
 /// What every case has: a group of n elements, all 1.
-template <class Engine, class Policy>
+template <class Policy>
 class GroupCase : public OverheadCase {
   protected:
-    GroupCase(shardkit::Context<Engine>& context, std::size_t n)
+    GroupCase(shardkit::Context& context, std::size_t n)
         : context_(context), layer_(context, "layer", {shardkit::shape<Weight>(n)}), model_(shardkit::Model{layer_}) {
         layer_.initialize([](std::string_view, std::string_view, std::uint64_t) { return 1.0; });
     }
     float ranks() const { return static_cast<float>(context_.world_size()); }
 
-    using Layer = shardkit::Sharded<Weight, Policy, Engine>;
-    shardkit::Context<Engine>& context_;
+    using Layer = shardkit::Sharded<Weight, Policy>;
+    shardkit::Context& context_;
     Layer layer_;
     decltype(shardkit::Model{std::declval<Layer&>()}) model_;
 };
 
 /// unshard and reshard: an all-gather with FullShard, and nothing with NoShard.
-template <class Engine, class Policy>
-class WindowCase final : public GroupCase<Engine, Policy> {
-    using Base = GroupCase<Engine, Policy>;
+template <class Policy>
+class WindowCase final : public GroupCase<Policy> {
+    using Base = GroupCase<Policy>;
 
   public:
-    WindowCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {
+    WindowCase(shardkit::Context& context, std::size_t n) : Base(context, n) {
         const auto window = this->layer_.unshard();
-        const auto full = shardkit::detail::Access::state(this->layer_).parameters().full();
-        full_ = {const_cast<float*>(full.data()), full.size()};  // leased again by every window
+        full_ = shardkit::detail::Access::state(this->layer_).parameters().full();  // leased again by every window
     }
     std::size_t verbs() const override { return 2; }
     void wrapped(std::size_t times) override {
@@ -112,12 +111,12 @@ class WindowCase final : public GroupCase<Engine, Policy> {
 
 /// An accumulation, its gradients, add and reduce: the zeroing of the gradients, and a reduce-scatter with FullShard
 /// or an all-reduce with NoShard.
-template <class Engine, class Policy>
-class ReduceCase final : public GroupCase<Engine, Policy> {
-    using Base = GroupCase<Engine, Policy>;
+template <class Policy>
+class ReduceCase final : public GroupCase<Policy> {
+    using Base = GroupCase<Policy>;
 
   public:
-    ReduceCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {
+    ReduceCase(shardkit::Context& context, std::size_t n) : Base(context, n) {
         step(0);
         shardkit::Accumulation accumulation{this->model_};
         const auto gradients = accumulation.gradients(this->layer_);
@@ -165,8 +164,9 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
     }
     void bare_step(float gradient) {
         const auto stream = this->context_.communication_stream();
-        Engine::Kernels::fill(this->context_.compute_stream(), full_, 0.0F);  // the same memset on both sides
-        if (gradient != 0) { Engine::Kernels::fill(this->context_.compute_stream(), full_, gradient); }
+        shardkit::host::AnyKernels::fill(this->context_.compute_stream(), full_,
+                                         0.0F);  // the same memset on both sides
+        if (gradient != 0) { shardkit::host::AnyKernels::fill(this->context_.compute_stream(), full_, gradient); }
         this->keep();
         if constexpr (shards) {
             shardkit::reduce_scatter(this->context_.world(), shardkit::ReduceOp::sum, std::span<const float>(full_),
@@ -182,10 +182,9 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
 
 /// All-gathers, each of which a second flight recorder takes down too: the first one, of the rank, does it on both
 /// sides.
-template <class Engine>
 class RecordedCase final : public OverheadCase {
   public:
-    RecordedCase(shardkit::Context<Engine>& context, std::size_t n)
+    RecordedCase(shardkit::Context& context, std::size_t n)
         : context_(context), shard_(n, 1.0F), full_(n * context.world_size()) {}
     std::size_t verbs() const override { return 16; }
     void wrapped(std::size_t times) override {
@@ -222,7 +221,7 @@ class RecordedCase final : public OverheadCase {
         keep();
     }
 
-    shardkit::Context<Engine>& context_;
+    shardkit::Context& context_;
     std::vector<float> shard_;
     std::vector<float> full_;
     shardkit::detail::Recorder recorder_;

@@ -16,7 +16,7 @@ int main(int count, char** arguments) {
         const std::string& side = peers::word_at(words, 2);
         if (side != "wrapped" && side != "bare") { throw std::invalid_argument("expected wrapped or bare"); }
         shardkit::self::run(shardkit::DeviceMesh<1>{}, [&](auto& rank) {
-            shardkit::Context<shardkit::self::Engine>& context = rank;
+            shardkit::Context& context = rank;
             const auto counted =
                 peers::make_overhead_case(context, peers::word_at(words, 1), peers::number_at(words, 3));
             const std::size_t times = peers::number_at(words, 4);

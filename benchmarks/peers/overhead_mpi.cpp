@@ -12,7 +12,7 @@ int main(int count, char** arguments) {
         const std::size_t rounds = peers::number_at(words, 1);
         const shardkit::mpi::Environment mpi;
         shardkit::mpi::run(shardkit::DeviceMesh(shardkit::mpi::Environment::size()), [&](auto& rank) {
-            shardkit::Context<shardkit::mpi::Engine>& context = rank;
+            shardkit::Context& context = rank;
             peers::measure_overhead(context, rounds);
         });
     });

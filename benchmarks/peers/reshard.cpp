@@ -29,13 +29,12 @@ namespace {
 using namespace benchmarks;
 using namespace benchmarks::peers;
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 
 constexpr std::size_t matrices = 12;
 constexpr std::size_t columns = 840;  // up to eight ranks share them out evenly
 
 struct Matrix : sk::Param<"matrix", float, sk::dynamic, columns>, sk::tp::Split<1> {};
-using Layer = sk::Sharded<Matrix, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<Matrix, sk::DynamicPolicy>;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
 
 /// Exact in fp32, and other ones in each matrix.
@@ -46,7 +45,7 @@ double value_of(std::size_t matrix, std::uint64_t element) {
 /// The matrices on one mesh, without gradients.
 class Matrices {
   public:
-    Matrices(sk::Context<Engine>& context, const sk::DynamicPolicy& policy, std::size_t rows) {
+    Matrices(sk::Context& context, const sk::DynamicPolicy& policy, std::size_t rows) {
         layers_.reserve(matrices);
         for (std::size_t m = 0; m < matrices; ++m) {
             layers_.emplace_back(context, "matrices." + std::to_string(m),
@@ -81,22 +80,22 @@ class Matrices {
 
 /// Where matrices are brought to, and the plan for it.
 struct Destination {
-    Destination(sk::Context<Engine>& context, const sk::ReshardSide<Engine>& from, const Mesh& mesh, std::size_t rows)
+    Destination(sk::Context& context, const sk::ReshardSide& from, const Mesh& mesh, std::size_t rows)
         : rank(mesh, sk::split(context.world(), 0, context.rank(), "destination")),
           held(rank, sk::DynamicPolicy(sk::NoShard{}), rows),
           plan(sk::plan_reshard(context, from, held.model())) {}
 
-    sk::Rank<Engine, Mesh> rank;
+    sk::Rank<Mesh> rank;
     Matrices held;
     sk::ReshardPlan plan;
 };
 
 /// One rank's part. Collective over the world.
-void serve(sk::Context<Engine>& context, Command& command, std::size_t rows) {
+void serve(sk::Context& context, Command& command, std::size_t rows) {
     const std::size_t ranks = context.world_size();
     Matrices source(context, sk::DynamicPolicy(sk::FullShard{}), rows);
     source.begin();
-    const sk::ReshardSide<Engine> from(source.model());
+    const sk::ReshardSide from(source.model());
     Destination whole(context, from, Mesh(ranks, 1), rows);
     Destination in_columns(context, from, Mesh(1, ranks), rows);
     if (context.rank() == 0) {
@@ -138,7 +137,7 @@ int main(int argc, char** argv) {
         const std::size_t rows = (number_at(words, 2) / matrices / columns / ranks + 1) * ranks;
         Command command;
         sk::threads::run(sk::DeviceMesh(ranks), [&](auto& rank) {
-            sk::Context<Engine>& context = rank;
+            sk::Context& context = rank;
             serve(context, command, rows);
         });
     });

@@ -28,8 +28,8 @@ auto with_named_verb(const std::string& verb, F f) {
 }
 
 /// The collective as this rank sees it: `bytes` of fp32 in all, rounded down to whole pieces.
-template <class V, class Engine>
-Shape shape_of(const shardkit::Context<Engine>& context, std::size_t bytes) {
+template <class V>
+Shape shape_of(const shardkit::Context& context, std::size_t bytes) {
     Shape shape;
     shape.rank = context.rank();
     for (std::size_t r = 0; r < context.world_size(); ++r) { shape.world_ranks.push_back(r); }
@@ -39,11 +39,10 @@ Shape shape_of(const shardkit::Context<Engine>& context, std::size_t bytes) {
 }
 
 /// The library's own collective, out of place.
-template <class Engine>
-std::unique_ptr<Workload> library_workload(shardkit::Context<Engine>& context, const std::string& verb,
-                                           std::size_t bytes) {
+inline std::unique_ptr<Workload> library_workload(shardkit::Context& context, const std::string& verb,
+                                                  std::size_t bytes) {
     return with_named_verb(verb, [&]<class V>(V) -> std::unique_ptr<Workload> {
-        return std::make_unique<OutOfPlace<Engine, V, float>>(context, context.world(), shape_of<V>(context, bytes));
+        return std::make_unique<OutOfPlace<V, float>>(context, context.world(), shape_of<V>(context, bytes));
     });
 }
 
@@ -52,8 +51,8 @@ std::unique_ptr<Workload> library_workload(shardkit::Context<Engine>& context, c
 ///     go VARIANT CALLS               back to back, of all ranks: {"seconds": ...}
 ///     quit, or the end of the input
 /// `make(variant, verb, bytes)` gives a workload. Collective over the world.
-template <class Engine, class Next, class Make>
-void serve_collectives(shardkit::Context<Engine>& context, Next next, Make make) {
+template <class Next, class Make>
+void serve_collectives(shardkit::Context& context, Next next, Make make) {
     constexpr std::size_t warm_up = 5;
     std::map<std::string, std::unique_ptr<Workload>> workloads;
     const auto reply = [&](const nlohmann::json& text) {

@@ -57,8 +57,7 @@ void serve(std::size_t ranks) {
     std::barrier<> shared(static_cast<std::ptrdiff_t>(ranks));
     const cpu_set_t allowed = allowed_processors();
     shardkit::threads::run(shardkit::DeviceMesh(ranks), [&](auto& rank) {
-        using Engine = shardkit::threads::Engine;
-        shardkit::Context<Engine>& context = rank;
+        shardkit::Context& context = rank;
         pin_to(allowed, context.rank());
         if (context.rank() == 0) { answer(facts({{"ranks", context.world_size()}, {"pinned", true}})); }
         serve_collectives(

@@ -23,8 +23,7 @@ namespace benchmarks::policies {
 /// Method:  one call after the other works on the next part of a large buffer, since a step's collectives find their
 ///          buffers in no cache.
 /// @pre at least two ranks
-template <class Engine>
-FittedLinks fit_here(shardkit::Context<Engine>& context) {
+inline FittedLinks fit_here(shardkit::Context& context) {
     constexpr std::array<std::size_t, 5> sizes{std::size_t{4} << 10U, std::size_t{64} << 10U, std::size_t{512} << 10U,
                                                std::size_t{2} << 20U, std::size_t{8} << 20U};
     constexpr std::size_t rounds = 9;

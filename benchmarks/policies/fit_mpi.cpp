@@ -15,7 +15,7 @@ FittedLinks fit_mpi(const Options& options, const program::MeshExtents& mesh) {
         shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp),
         [&](auto& rank) {
             if (options.pin) { pin_to(allowed_processors(), rank.rank()); }
-            fitted = fit_here<shardkit::mpi::Engine>(rank);
+            fitted = fit_here(rank);
         },
         {}, mpi_world(options));
     return fitted;

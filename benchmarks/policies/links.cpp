@@ -212,7 +212,7 @@ FittedLinks fit_threads(const Options& options, const program::MeshExtents& mesh
     FittedLinks fitted;
     shardkit::threads::run(shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
         if (options.pin) { pin_to(allowed_processors(), rank.rank()); }
-        const FittedLinks found = fit_here<shardkit::threads::Engine>(rank);
+        const FittedLinks found = fit_here(rank);
         if (rank.rank() == 0) { fitted = found; }
     });
     return fitted;

@@ -13,19 +13,16 @@ namespace benchmarks::policies {
 template <class T>
 Reference<T> train_alone(const Job& job) {
     shardkit::self::World world;
-    shardkit::Context<shardkit::self::Engine> context(shardkit::DeviceMesh<1>{}.grid(),
-                                                      shardkit::self::Communicator(world), {});
+    shardkit::Context context(shardkit::DeviceMesh<1>{}.grid(), shardkit::self::Communicator(world), {});
     const shardkit::DynamicPolicy alone(shardkit::NoShard{});
-    return Trainer<shardkit::self::Engine, T>(context, job.options, job.busy, alone).reference();
+    return Trainer<T>(context, job.options, job.busy, alone).reference();
 }
 
 template <class T>
 void run_in_process(const Job& job, const RowSink& sink) {
     const Reference<T> reference = train_alone<T>(job);
     const shardkit::DeviceMesh mesh(job.mesh.dp, job.mesh.tp, job.mesh.cp);
-    const auto on_rank = [&]<class Engine>(shardkit::Context<Engine>& context) {
-        run_rank<Engine, T>(context, job, reference, sink);
-    };
+    const auto on_rank = [&](shardkit::Context& context) { run_rank<T>(context, job, reference, sink); };
     if (job.options.engine == EngineKind::self) {
         shardkit::self::run(mesh, on_rank);
     } else {

@@ -15,8 +15,7 @@ void run_on_mpi(const Job& job, const RowSink& sink) {
     const Reference<T> reference = train_alone<T>(job);
     shardkit::mpi::run(
         shardkit::DeviceMesh(job.mesh.dp, job.mesh.tp, job.mesh.cp),
-        [&]<class Engine>(shardkit::Context<Engine>& context) { run_rank<Engine, T>(context, job, reference, sink); },
-        {}, mpi_world(job.options));
+        [&](shardkit::Context& context) { run_rank<T>(context, job, reference, sink); }, {}, mpi_world(job.options));
 }
 
 }  // namespace benchmarks::policies

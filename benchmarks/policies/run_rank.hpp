@@ -35,9 +35,9 @@ constexpr double difference_bound() noexcept {
 }
 
 /// One step's collectives by the log, the closed form and the plan.
-template <class Engine, class T>
-void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<Engine, T>& trainer,
-                   const ScheduleChoice& schedule, Row& row) {
+template <class T>
+void count_traffic(shardkit::Context& context, const Job& job, Trainer<T>& trainer, const ScheduleChoice& schedule,
+                   Row& row) {
     context.traffic().clear();
     trainer.record();
     const auto traits = traits_of(job.options, job.mesh, row.policy);
@@ -55,7 +55,7 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
     const auto ranks = static_cast<double>(context.world_size());
     const shardkit::Plan plan = trainer.plan();
     const Theory expected =
-        theory(job.options, job.mesh, row.policy, shardkit::detail::traits_of<Engine>(context.world()),
+        theory(job.options, job.mesh, row.policy, context.world().traits(),
                trainer.follows() ? trainer.gathers() : std::vector<std::size_t>(), schedule.reduces_last);
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const auto planned = plan.traffic.total(step_verbs[i]);
@@ -76,9 +76,9 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
 }
 
 /// Rounds in which every policy makes a step, its computation and its communication, all ranks at once.
-template <class Engine, class T>
-void time_steps(shardkit::Context<Engine>& context, const Options& options,
-                const std::vector<std::unique_ptr<Trainer<Engine, T>>>& trainers, std::vector<Row>& rows) {
+template <class T>
+void time_steps(shardkit::Context& context, const Options& options,
+                const std::vector<std::unique_ptr<Trainer<T>>>& trainers, std::vector<Row>& rows) {
     const std::size_t rounds = options.rounds;
     std::vector<Interval> own(trainers.size() * 3 * rounds);
     for (std::size_t round = 0; round < rounds; ++round) {
@@ -104,21 +104,20 @@ void time_steps(shardkit::Context<Engine>& context, const Options& options,
 
 /// Everything that the options ask for on one mesh, on one of its ranks. Collective over the world.
 /// @throws std::runtime_error when the world has other ranks than were asked for
-template <class Engine, class T>
-void run_rank(shardkit::Context<Engine>& context, const Job& job, const Reference<T>& reference,
-              const RowSink& sink) {
+template <class T>
+void run_rank(shardkit::Context& context, const Job& job, const Reference<T>& reference, const RowSink& sink) {
     if (context.world_size() != job.mesh.world()) {
         throw std::runtime_error("the engine gave " + std::to_string(context.world_size()) + " ranks, expected " +
                                  std::to_string(job.mesh.world()));
     }
     if (job.options.pin) { pin_to(allowed_processors(), context.rank()); }
-    std::vector<std::unique_ptr<Trainer<Engine, T>>> trainers;
+    std::vector<std::unique_ptr<Trainer<T>>> trainers;
     std::vector<Row> rows;
     for (const program::PolicyKind policy : job.options.policies) {
         for (const ScheduleChoice& schedule : job.options.schedules) {
-            trainers.push_back(std::make_unique<Trainer<Engine, T>>(
-                context, job.options, job.busy, job.options.policy_on(job.mesh, policy), schedule));
-            Trainer<Engine, T>& trainer = *trainers.back();
+            trainers.push_back(std::make_unique<Trainer<T>>(context, job.options, job.busy,
+                                                            job.options.policy_on(job.mesh, policy), schedule));
+            Trainer<T>& trainer = *trainers.back();
             Row row;
             row.mesh = job.mesh;
             row.policy = policy;

@@ -40,24 +40,24 @@ using Reference = std::vector<std::vector<std::vector<T>>>;
 
 /// One policy's model on one rank, with its own context, pools and account, over the world of `context`. Its calls
 /// are collective over the world.
-template <class Engine, class T>
+template <class T>
 class Trainer {
-    using Communicator = typename Engine::Communicator;
-    using Group = shardkit::Sharded<Elements<T>, shardkit::DynamicPolicy, Engine>;
+    using Communicator = shardkit::host::Communicator;
+    using Group = shardkit::Sharded<Elements<T>, shardkit::DynamicPolicy>;
     using Model = std::vector<Group>;
     using Number = shardkit::Arithmetic<T>;
 
     static constexpr std::size_t check_steps = 3;
 
   public:
-    Trainer(shardkit::Context<Engine>& context, const Options& options, const BusyWork& busy,
+    Trainer(shardkit::Context& context, const Options& options, const BusyWork& busy,
             const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {})
         : options_(&options),
           choice_(choice),
           account_(std::make_shared<ByteAccount>()),
           context_(context.grid(), Communicator(std::make_shared<CountedVerbs>(context.world().verbs(), account_)),
                    {.in_flight = options.in_flight(choice)},
-                   options.overlaps(choice) ? context.streams() : shardkit::Streams<typename Engine::Stream>{}) {
+                   options.overlaps(choice) ? context.streams() : shardkit::Streams<shardkit::AnyStream>{}) {
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
             groups_.emplace_back(context_, options.groups[g].path,
@@ -68,10 +68,10 @@ class Trainer {
         const shardkit::Model model{groups_};
         using Precision = typename Group::Precision;
         if (options.optimizer == OptimizerKind::adamw) {
-            optimizer_ = std::make_unique<shardkit::AdamW<Engine, Precision>>(
+            optimizer_ = std::make_unique<shardkit::AdamW<Precision>>(
                 model, shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
         } else {
-            optimizer_ = std::make_unique<shardkit::SGD<Engine, Precision>>(
+            optimizer_ = std::make_unique<shardkit::SGD<Precision>>(
                 model,
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }
@@ -311,12 +311,12 @@ class Trainer {
     ScheduleChoice choice_;
     CallLog<Communicator, T> log_;
     std::shared_ptr<ByteAccount> account_;
-    shardkit::Context<Engine> context_;
+    shardkit::Context context_;
     Model groups_;
     std::vector<std::uint64_t> links_;
-    std::unique_ptr<shardkit::Optimizer<Engine>> optimizer_;
+    std::unique_ptr<shardkit::Optimizer> optimizer_;
     std::optional<shardkit::Schedule> schedule_;
-    std::optional<shardkit::schedule::Following<Engine>> following_;
+    std::optional<shardkit::schedule::Following> following_;
     std::size_t works_ = 0;
 };
 

@@ -44,8 +44,7 @@ namespace {
 using namespace benchmarks;
 namespace sk = shardkit;
 namespace fs = std::filesystem;
-using Engine = sk::host::Engine;
-using Model = checkpoints::Model<Engine>;
+using Model = checkpoints::Model;
 
 constexpr std::array<std::string_view, 2> engine_names{"threads", "mpi"};
 enum class EngineKind : std::uint8_t { threads, mpi };
@@ -111,7 +110,7 @@ std::vector<std::byte> bytes_of(Model& model) {
 }
 
 /// A number that all ranks have.
-std::uint64_t number_of_run(sk::Context<Engine>& rank) {
+std::uint64_t number_of_run(sk::Context& rank) {
     std::array<std::uint32_t, 1> number{std::random_device{}()};
     sk::broadcast(rank.world(), std::span<std::uint32_t>(number), 0, rank.compute_stream());
     return number[0];
@@ -121,17 +120,17 @@ std::uint64_t number_of_run(sk::Context<Engine>& rank) {
 Measured run(const Options& o) {
     Measured measured;
     checkpoints::CountedFiles files(false);
-    const auto time = [&](sk::Context<Engine>& rank) {
+    const auto time = [&](sk::Context& rank) {
         const std::string folder =
             (fs::path(o.folder) / ("shardkit_reshard_" + std::to_string(number_of_run(rank)))).string();
-        using Part = sk::Rank<Engine, sk::DeviceMesh<sk::dynamic>>;
+        using Part = sk::Rank<sk::DeviceMesh<sk::dynamic>>;
         const bool sends = rank.rank() < o.from;
         const auto ranks = sk::split(rank.world(), sends ? 0 : 1, rank.rank(), sends ? "source" : "destination");
         Part part{sk::DeviceMesh{ranks.size()}, ranks};
         Model model(part, sends ? sk::DynamicPolicy(sk::FullShard{}) : sk::DynamicPolicy(sk::ShardOptimizer{}),
                     o.elements);
         if (sends) { model.begin(); }
-        using Side = sk::ReshardSide<Engine>;
+        using Side = sk::ReshardSide;
         const Side from = sends ? Side(model.state()) : nullptr;
         const Side to = sends ? nullptr : Side(model.state());
         const sk::ReshardOptions options{.staging_bytes = o.staging};

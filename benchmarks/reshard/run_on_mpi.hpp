@@ -10,6 +10,6 @@
 namespace benchmarks::reshard {
 
 /// Calls `time` on this process's rank of an MPI job of so many.
-void run_on_mpi(std::size_t ranks, const std::function<void(shardkit::Context<shardkit::host::Engine>&)>& time);
+void run_on_mpi(std::size_t ranks, const std::function<void(shardkit::Context&)>& time);
 
 }  // namespace benchmarks::reshard

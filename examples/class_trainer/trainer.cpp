@@ -18,7 +18,7 @@ constexpr std::size_t blocks = 3, batch = 16, microbatches = 2;
 using Values = std::array<float, batch * width>;
 }  // namespace
 
-Trainer::Trainer(sk::Context<>& rank, std::string_view optimizer)
+Trainer::Trainer(sk::Context& rank, std::string_view optimizer)
     : rank_(rank),
       blocks_(make_blocks(rank)),
       head_(rank, "head"),
@@ -29,13 +29,13 @@ Trainer::Trainer(sk::Context<>& rank, std::string_view optimizer)
     });
 }
 
-std::vector<Trainer::Block> Trainer::make_blocks(sk::Context<>& rank) {
+std::vector<Trainer::Block> Trainer::make_blocks(sk::Context& rank) {
     std::vector<Block> made;
     for (std::size_t l = 0; l < blocks; ++l) { made.emplace_back(rank, "blocks." + std::to_string(l)); }
     return made;
 }
 
-std::unique_ptr<sk::Optimizer<>> Trainer::make_optimizer(const sk::Model<>& model, std::string_view name) {
+std::unique_ptr<sk::Optimizer> Trainer::make_optimizer(const sk::Model<>& model, std::string_view name) {
     if (name == "adamw") { return std::make_unique<sk::AdamW<>>(model, sk::AdamWOptions{.learning_rate = 1e-2}); }
     if (name == "lion") { return std::make_unique<sk::Lion<>>(model, sk::LionOptions{.learning_rate = 2e-3}); }
     if (name == "sgd") { return std::make_unique<sk::SGD<>>(model, sk::SgdOptions{.learning_rate = 0.1}); }
@@ -54,7 +54,7 @@ Trainer::Step Trainer::step(std::size_t number) {
     return {loss / static_cast<float>(rank_.world_size()), norm.value()};
 }
 
-float Trainer::forward_backward(sk::Accumulation<>& accumulation, std::size_t first_sample) {
+float Trainer::forward_backward(sk::Accumulation& accumulation, std::size_t first_sample) {
     std::array<Values, blocks + 1> x{};  // what goes into each block, and into the head
     std::array<Values, blocks> h{};
     for (std::size_t s = 0; s < batch; ++s) {

@@ -79,8 +79,7 @@ struct ShardedModel {
     std::vector<sk::Sharded<BlockGroup, sk::DynamicPolicy>> blocks;
     sk::Sharded<HeadGroup, sk::DynamicPolicy> head;
 
-    ShardedModel(sk::Context<sk::DefaultEngine>& rank, const Shape& s, const sk::DynamicPolicy& policy,
-                 sk::Offload offload)
+    ShardedModel(sk::Context& rank, const Shape& s, const sk::DynamicPolicy& policy, sk::Offload offload)
         : embedding(rank, "embedding",
                     {sk::shape<Table>(Shape::vocabulary, s.embedding), sk::shape<Projection>(s.width, s.inputs()),
                      sk::shape<Bias>(s.width)},
@@ -144,7 +143,7 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
                                          .norms_per_step = options.clip > 0 ? 1U : 0U};
     const sk::planner::MemoryPlan planned = sk::plan(model, steps).memory;
     if (!options.schedule) { report.model_bytes((planned.total() - planned.staging - planned.engine).value); }
-    std::optional<sk::schedule::Following<sk::DefaultEngine>> following;
+    std::optional<sk::schedule::Following> following;
     // After the guard: NCCL's abort waits for graphs that use the communicator.
     std::optional<sk::gpu::StepGraph> graph;
 

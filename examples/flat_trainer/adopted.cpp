@@ -214,7 +214,7 @@ void model_backward(Model* model) {
 template <class Rank>
 void train(Rank& rank, const Text& text, int steps) {
     const int B = ROWS / static_cast<int>(rank.world_size());
-    using Flat = sk::Sharded<sk::TensorList<real>, sk::ShardOptimizer, sk::EngineOf<Rank>>;
+    using Flat = sk::Sharded<sk::TensorList<real>, sk::ShardOptimizer>;
     const sk::TensorList<real> tensors(tensor_names, tensor_sizes);
     const size_t n = Flat::buffer_numel(rank, "gpt2", tensors);
     Model model;

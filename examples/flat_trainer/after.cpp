@@ -42,16 +42,15 @@ size_t num_parameters() {
     return sum;
 }
 // Tensors [first, last) of the sixteen, of which a block has a layer's slice: one group.
-template <class Engine>
-using Group = sk::Sharded<sk::TensorList<real>, sk::DynamicPolicy, Engine>;
+using Group = sk::Sharded<sk::TensorList<real>, sk::DynamicPolicy>;
 sk::TensorList<real> list_of(int first, int last, int layers) {
     std::vector<sk::NamedTensor> list;
     for (int i = first; i < last; ++i) { list.push_back({tensor_names[i], {tensor_sizes[i] / layers}}); }
     return sk::TensorList<real>(list);
 }
 // Points to the tensors of an open window, or of gradients, of a group that begins with tensor `first`.
-template <class WindowOrGradients, class Engine>
-Tensors point_to(const WindowOrGradients& open, const Group<Engine>& group, int first) {
+template <class WindowOrGradients>
+Tensors point_to(const WindowOrGradients& open, const Group& group, int first) {
     real* each[NUM_TENSORS] = {};
     for (size_t i = 0; i < group.parameters().size(); ++i) { each[first + i] = open.view(i).const_cast_data(); }
     Tensors tensors;
@@ -83,13 +82,12 @@ struct Activations {
     real *lnf, *lnf_mean, *lnf_rstd, *logits;
 };
 
-template <class Engine>
 struct Model {
     int B;
-    Group<Engine> embedding;  // wte, wpe
-    Group<Engine> last;       // lnfw, lnfb
-    std::vector<Group<Engine>> blocks;
-    Model(int b, Group<Engine> e, Group<Engine> l) : B(b), embedding(std::move(e)), last(std::move(l)) {}
+    Group embedding;  // wte, wpe
+    Group last;       // lnfw, lnfb
+    std::vector<Group> blocks;
+    Model(int b, Group e, Group l) : B(b), embedding(std::move(e)), last(std::move(l)) {}
     size_t act_sizes[NUM_ACTIVATIONS];
     size_t num_acts;
     real *acts_memory, *dacts_memory, *dscore;
@@ -110,8 +108,7 @@ void point_to_activations(Activations* acts, real* memory, const size_t* sizes) 
 }
 
 // Gives a group its tensors' values: of the layer's slice of them.
-template <class Engine>
-void load(Group<Engine>& group, const real* memory, int first, int layers, int l) {
+void load(Group& group, const real* memory, int first, int layers, int l) {
     for (int i = 0; i < NUM_TENSORS; ++i) {
         const size_t n = tensor_sizes[i] / layers;
         const size_t number = static_cast<size_t>(i - first);
@@ -122,9 +119,8 @@ void load(Group<Engine>& group, const real* memory, int first, int layers, int l
 
 template <class Rank>
 auto model_build(Rank& rank, const sk::DynamicPolicy& policy, int B) {
-    using G = Group<sk::EngineOf<Rank>>;
-    Model<sk::EngineOf<Rank>> built(B, G(rank, "embedding", list_of(0, 2, 1), {policy}),
-                                    G(rank, "last", list_of(14, 16, 1), {policy}));
+    using G = Group;
+    Model built(B, G(rank, "embedding", list_of(0, 2, 1), {policy}), G(rank, "last", list_of(14, 16, 1), {policy}));
     auto* const model = &built;
     real* values = zeros(num_parameters());
     initialize(values);
@@ -156,8 +152,7 @@ auto model_build(Rank& rank, const sk::DynamicPolicy& policy, int B) {
 }
 
 // Of `all` tokens of a step, this model has B * T.
-template <class Engine>
-void model_forward(Model<Engine>* model, int all) {
+void model_forward(Model* model, int all) {
     const int B = model->B;
     const int BT = B * T;
     const Activations a = model->acts;
@@ -201,8 +196,7 @@ void model_forward(Model<Engine>* model, int all) {
     model->loss = crossentropy(model->dacts.logits, model->targets, BT, V, all);
 }
 
-template <class Engine>
-void model_backward(Model<Engine>* model, sk::Accumulation<Engine>* accumulation) {
+void model_backward(Model* model, sk::Accumulation* accumulation) {
     const int B = model->B;
     const int BT = B * T;
     const Activations a = model->acts;

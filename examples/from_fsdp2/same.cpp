@@ -37,7 +37,7 @@ void linear_backward(const double* w, const double* x, const double* dy, double*
 
 int main() {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {  // torchrun --nproc-per-node 2
-        std::vector<sk::Sharded<Block, sk::FullShard, sk::EngineOf<decltype(rank)>>> blocks;
+        std::vector<sk::Sharded<Block, sk::FullShard>> blocks;
         for (std::size_t l = 0; l < layers; ++l) {
             blocks.emplace_back(rank, std::to_string(l));
             blocks[l].initialize([&](auto, auto, std::uint64_t i) {

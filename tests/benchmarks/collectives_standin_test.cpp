@@ -20,7 +20,6 @@ namespace collectives_standin_test {
 namespace {
 
 using namespace benchmarks;
-using gpu_ranks::Engine;
 
 const std::vector<VerbKind> all_verbs{VerbKind::all_gather,   VerbKind::reduce_scatter, VerbKind::all_reduce,
                                       VerbKind::broadcast,    VerbKind::all_to_all,     VerbKind::all_to_all_uneven,
@@ -48,7 +47,7 @@ std::vector<Row> rows_of(const Options& options, paced_ranks::Paces paces) {
     std::vector<Row> rows;
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     CHECK(paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
-              shardkit::Context<Engine>& context = rank;
+              shardkit::Context& context = rank;
               run_rank(context, options, [&](const Row& row) { rows.push_back(row); });
           }) == "");
     CHECK(host_functions::given_beside(benchmarks::gpu::Kernels{}) == "");
@@ -83,7 +82,7 @@ template <class V>
 void check_data_check(Placement placement) {
     CAPTURE(placement == Placement::in_place);
     CHECK(paced_ranks::run(shardkit::DeviceMesh<3>{}, paced_ranks::all_paces[0], {}, [&](auto& rank, const auto&) {
-              shardkit::Context<Engine>& context = rank;
+              shardkit::Context& context = rank;
               const Shape shape{{0, 1, 2}, rank.rank(), 5, 2, shardkit::ReduceOp::sum};
               CHECK(wrong_after_checks<V, float>(context, placement, shape, 2) == 0);
               CHECK(wrong_after_checks<Planted<V, Fault::one_element>, float>(context, placement, shape, 2) == 2);

@@ -18,7 +18,6 @@ namespace collectives_test {
 namespace {
 
 using namespace benchmarks;
-using Engine = shardkit::threads::Engine;
 
 constexpr std::size_t ranks = 3;
 constexpr std::size_t piece = 5;
@@ -28,7 +27,7 @@ template <class V, class T>
 std::uint64_t wrong_values(Placement placement, shardkit::ReduceOp op = shardkit::ReduceOp::sum) {
     std::uint64_t wrong = 0;
     shardkit::threads::run(shardkit::DeviceMesh<ranks>{}, [&](auto& rank) {
-        shardkit::Context<Engine>& context = rank;
+        shardkit::Context& context = rank;
         const std::uint64_t told =
             wrong_after_checks<V, T>(context, placement, {{0, 1, 2}, rank.rank(), piece, 2, op}, 2);
         if (rank.rank() == 0) { wrong = told; }

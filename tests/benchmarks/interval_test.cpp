@@ -15,13 +15,12 @@ namespace interval_test {
 namespace {
 
 using namespace benchmarks;
-using Engine = shardkit::threads::Engine;
 
 }  // namespace
 
 TEST_CASE("a round goes from the first rank's begin to the last one's end, and over several clocks by the longest") {
     shardkit::threads::run(shardkit::DeviceMesh<3>{}, [](auto& rank) {
-        shardkit::Context<Engine>& context = rank;
+        shardkit::Context& context = rank;
         // Rank by rank as if there were one processor; then all at once.
         const auto r = static_cast<std::int64_t>(context.rank());
         constexpr std::int64_t started = std::int64_t{1} << 50U;  // a machine that runs for two weeks
@@ -42,7 +41,7 @@ TEST_CASE("no rank begins before all have come, and ranks of one process read on
     CHECK(clock_id() > 0);
     CHECK(clock_id() == clock_id());
     shardkit::threads::run(shardkit::DeviceMesh<4>{}, [](auto& rank) {
-        shardkit::Context<Engine>& context = rank;
+        shardkit::Context& context = rank;
         const std::int64_t came = nanoseconds_now();
         const Interval own = timed(context, [] {});
         std::array<std::int64_t, 1> last{came};

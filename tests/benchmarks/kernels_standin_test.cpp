@@ -20,7 +20,6 @@ namespace kernels_standin_test {
 namespace {
 
 using namespace benchmarks::kernels;
-using Engine = shardkit::DefaultEngine;
 
 /// f(context) on the one rank of a World, whose streams work as late as they may, and then early.
 template <class F>
@@ -31,7 +30,7 @@ void on_a_gpu(const F& f) {
         {
             shardkit::nccl::World world(shardkit::nccl::UniqueId::create(), 1, 0);
             shardkit::nccl::run(shardkit::DeviceMesh<1>{}, world, [&](auto& rank) {
-                shardkit::Context<Engine>& context = rank;
+                shardkit::Context& context = rank;
                 f(context);
             });
         }
@@ -44,7 +43,7 @@ void on_a_gpu(const F& f) {
 
 std::vector<Row> rows_of(const Options& options) {
     std::vector<Row> rows;
-    on_a_gpu([&](shardkit::Context<Engine>& context) {
+    on_a_gpu([&](shardkit::Context& context) {
         rows.clear();
         run_kernels(
             context, options, [&](const Row& row) { rows.push_back(row); },
@@ -68,7 +67,7 @@ Options small() {
 }  // namespace
 
 TEST_CASE("every kernel on a GPU: right data passes, one spoiled element is one wrong value, no call is wrong") {
-    on_a_gpu([](shardkit::Context<Engine>& context) { check_kernels(context); });
+    on_a_gpu([](shardkit::Context& context) { check_kernels(context); });
 }
 
 TEST_CASE("every kernel and size is measured beside CUDA's copy, its launches counted") {

@@ -20,7 +20,6 @@ namespace kernels_test {
 namespace {
 
 using namespace benchmarks::kernels;
-using Engine = shardkit::self::Engine;
 
 /// One rank's verbs, which know the memory of its groups.
 class Remembering final : public shardkit::host::DecoratedVerbs {
@@ -60,7 +59,7 @@ void spoil(const Remembering::Memory& memory) {
 
 TEST_CASE("every kernel: right data passes, one spoiled element is one wrong value, no call is wrong") {
     shardkit::self::run(shardkit::DeviceMesh<1>{}, [](auto& rank) {
-        shardkit::Context<Engine>& context = rank;
+        shardkit::Context& context = rank;
         check_kernels(context);
     });
 }
@@ -71,8 +70,8 @@ TEST_CASE("a step: right data passes, one spoiled element of each group is as ma
         Remembering::Memory memory;
         const shardkit::host::Communicator comm(
             std::make_shared<const Remembering>(world.communicator().verbs(), memory));
-        shardkit::Rank<Engine, shardkit::DeviceMesh<1>> rank{{}, comm};
-        shardkit::Context<Engine>& context = rank;
+        shardkit::Rank<shardkit::DeviceMesh<1>> rank{{}, comm};
+        shardkit::Context& context = rank;
         const auto workload = make_workload(context, KernelKind::step, type, planted_elements, 7);
         CHECK(workload->groups() == 7);
         workload->prepare();

@@ -11,10 +11,9 @@
 namespace benchmarks::kernels {
 
 void run_on_host(const Options& options, const RowSink& sink) {
-    using Engine = shardkit::self::Engine;
     shardkit::self::run(shardkit::DeviceMesh<1>{}, [&](auto& rank) {
-        shardkit::Context<Engine>& context = rank;
-        Norm<Planted<Engine::Kernels>, Engine, float> workload(context, planted_elements, 1);
+        shardkit::Context& context = rank;
+        Norm<Planted<shardkit::host::AnyKernels>, float> workload(context, planted_elements, 1);
         Row row;
         row.kernel = KernelKind::norm;
         row.elements = planted_elements;

@@ -36,18 +36,18 @@ struct Planted : V {
 };
 
 /// Wrong values over all ranks after so many checks of V, which has this placement or else counts none. Collective.
-template <class V, class T, class Engine>
-std::uint64_t wrong_after_checks(shardkit::Context<Engine>& context, Placement placement, const Shape& shape,
+template <class V, class T>
+std::uint64_t wrong_after_checks(shardkit::Context& context, Placement placement, const Shape& shape,
                                  std::size_t checks) {
     if constexpr (V::out_of_place) {
         if (placement == Placement::out_of_place) {
-            OutOfPlace<Engine, V, T> workload(context, context.world(), shape);
+            OutOfPlace<V, T> workload(context, context.world(), shape);
             return wrong_values(context, checks, workload);
         }
     }
     if constexpr (V::in_place) {
         if (placement == Placement::in_place) {
-            InPlace<Engine, V, T> workload(context, context.world(), shape);
+            InPlace<V, T> workload(context, context.world(), shape);
             return wrong_values(context, checks, workload);
         }
     }

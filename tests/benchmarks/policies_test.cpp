@@ -130,8 +130,8 @@ TEST_CASE("the check run finds an element that a gather spoils, and nothing with
     Options o = model(2);
     o.groups = {{"a", 100}, {"b", 100}, {"c", 50}};
     shardkit::self::World world;
-    shardkit::Context<> context(shardkit::DeviceMesh<1>{}.grid(), spoiled(world), {});
-    using Spoiled = Trainer<shardkit::host::Engine, float>;
+    shardkit::Context context(shardkit::DeviceMesh<1>{}.grid(), spoiled(world), {});
+    using Spoiled = Trainer<float>;
     const shardkit::DynamicPolicy full(shardkit::FullShard{});
     const Reference<float> reference = Spoiled(context, o, BusyWork(1), full).reference();
     REQUIRE(reference.size() == 4);

@@ -7,8 +7,8 @@ using Policy = sk::FullShard;
 #else
 using Policy = sk::NoShard;
 #endif
-using Adopter = sk::Sharded<Linear, Policy, Engine>;
+using Adopter = sk::Sharded<Linear, Policy>;
 
-void wrap(sk::Context<Engine>& context, std::span<float> parameters, std::span<float> gradients) {
+void wrap(sk::Context& context, std::span<float> parameters, std::span<float> gradients) {
     auto layer = Adopter::adopt(context, "layer", {}, {parameters, gradients});
 }

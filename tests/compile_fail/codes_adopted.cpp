@@ -7,8 +7,8 @@ using Gather = sk::block_int8;
 #else
 using Gather = sk::bf16;
 #endif
-using Adopter = sk::Sharded<Linear, sk::NoShard, Engine, sk::Precision<Gather, float>>;
+using Adopter = sk::Sharded<Linear, sk::NoShard, sk::Precision<Gather, float>>;
 
-void wrap(sk::Context<Engine>& context, std::span<Gather> parameters, std::span<float> gradients) {
+void wrap(sk::Context& context, std::span<Gather> parameters, std::span<float> gradients) {
     auto layer = Adopter::adopt(context, "layer", {}, {parameters, gradients});
 }

@@ -7,6 +7,6 @@ using Codes = sk::Precision<sk::e4m3>;
 #else
 using Codes = sk::Precision<sk::e4m3, float>;
 #endif
-using Coded = sk::Sharded<Linear, sk::FullShard, Engine, Codes>;
+using Coded = sk::Sharded<Linear, sk::FullShard, Codes>;
 
-void make(sk::Context<Engine>& context) { const Coded layer(context, "layer"); }
+void make(sk::Context& context) { const Coded layer(context, "layer"); }

@@ -2,7 +2,7 @@
 // expected-error: private
 #include "model.hpp"
 
-auto take(sk::Accumulation<Engine>& accumulation, Layer& layer, typename Layer::State& state) {
+auto take(sk::Accumulation& accumulation, Layer& layer, typename Layer::State& state) {
 #ifdef REJECT
     static_cast<void>(accumulation);
     static_cast<void>(layer);

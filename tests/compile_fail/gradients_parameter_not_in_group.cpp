@@ -2,7 +2,7 @@
 // expected-error: Gradients: this parameter is not in the group
 #include "model.hpp"
 
-void backward(sk::Accumulation<Engine>& accumulation, Layer& layer) {
+void backward(sk::Accumulation& accumulation, Layer& layer) {
     auto gradients = accumulation.gradients(layer);
 #ifdef REJECT
     gradients[Foreign{}][0] += 1;

@@ -22,6 +22,5 @@ struct Table : sk::Param<"table", float, 5, 3> {};
 struct Foreign : sk::Param<"foreign", float, 4> {};
 using Linear = sk::Params<Weight, Bias>;
 
-using Engine = sk::self::Engine;
-using Layer = sk::Sharded<Linear, sk::FullShard, Engine>;
-using OtherLayer = sk::Sharded<Table, sk::FullShard, Engine>;
+using Layer = sk::Sharded<Linear, sk::FullShard>;
+using OtherLayer = sk::Sharded<Table, sk::FullShard>;

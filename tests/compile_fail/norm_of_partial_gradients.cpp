@@ -2,7 +2,7 @@
 // expected-error: global_norm takes reduced gradients
 #include "model.hpp"
 
-double norm(sk::Accumulation<Engine>& accumulation) {
+double norm(sk::Accumulation& accumulation) {
 #ifdef REJECT
     return sk::global_norm(accumulation).value();
 #else

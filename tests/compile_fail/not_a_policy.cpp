@@ -20,4 +20,4 @@ using Policy = Forgetful;
 #else
 using Policy = Whole;
 #endif
-std::size_t size() { return sizeof(sk::Sharded<Weight, Policy, Engine>); }
+std::size_t size() { return sizeof(sk::Sharded<Weight, Policy>); }

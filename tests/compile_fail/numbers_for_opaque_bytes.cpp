@@ -3,7 +3,7 @@
 #include "model.hpp"
 
 struct Codes : sk::Param<"codes", std::byte, 4, 3>, sk::Frozen {};
-using Quantised = sk::Sharded<Codes, sk::FullShard, Engine>;
+using Quantised = sk::Sharded<Codes, sk::FullShard>;
 
 void load(Quantised& layer, std::span<const float> numbers, std::span<const std::byte> bytes) {
 #ifdef REJECT

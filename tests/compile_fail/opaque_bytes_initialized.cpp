@@ -4,7 +4,7 @@
 
 struct Codes : sk::Param<"codes", std::byte, 4, 3>, sk::Frozen {};
 
-void initialize(sk::Sharded<Codes, sk::FullShard, Engine>& bytes, Layer& numbers) {
+void initialize(sk::Sharded<Codes, sk::FullShard>& bytes, Layer& numbers) {
 #ifdef REJECT
     bytes.initialize([](auto, auto, auto) { return 1.0; });
 #else

@@ -20,6 +20,6 @@ struct Rule {
 using Rule = sk::rules::SgdRule;
 #endif
 
-double rate(sk::rules::RuleOptimizer<Rule, Engine, sk::DefaultPrecision<float>>& optimizer) {
+double rate(sk::rules::RuleOptimizer<Rule, sk::DefaultPrecision<float>>& optimizer) {
     return optimizer.learning_rate();
 }

@@ -2,7 +2,7 @@
 // expected-error: reduce takes an Accumulation; add the gradients of each microbatch first
 #include "model.hpp"
 
-void reduce(sk::Accumulation<Engine>& accumulation, Layer& layer) {
+void reduce(sk::Accumulation& accumulation, Layer& layer) {
     auto gradients = accumulation.gradients(layer);
 #ifdef REJECT
     auto reduced = sk::reduce(std::move(gradients), sk::mean);

@@ -4,7 +4,7 @@
 
 #include "model.hpp"
 
-using Listed = sk::Sharded<sk::TensorList<float>, sk::FullShard, Engine>;
+using Listed = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
 
 float first(Listed& layer) {
     const auto window = layer.unshard();

@@ -6,9 +6,8 @@
 #include <shardkit/shardkit.hpp>
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 template <class Element>
-using Layer = sk::Sharded<sk::Param<"weight", Element, 8, 8>, sk::FullShard, Engine>;
+using Layer = sk::Sharded<sk::Param<"weight", Element, 8, 8>, sk::FullShard>;
 
 void train(Layer<float>& wide, Layer<sk::bf16>& narrow) {
     sk::Model model{wide};

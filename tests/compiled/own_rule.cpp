@@ -83,12 +83,12 @@ struct OwnRule {
     }
 };
 
-template <class Engine, class Precision>
-struct Own : sk::rules::RuleOptimizer<OwnRule, Engine, Precision> {
-    explicit Own(const sk::Model<Engine, Precision>& model, OwnOptions options = {},
+template <class Precision>
+struct Own : sk::rules::RuleOptimizer<OwnRule, Precision> {
+    explicit Own(const sk::Model<Precision>& model, OwnOptions options = {},
                  std::vector<sk::ParamGroup> param_groups = {},
                  sk::SourceLocation where = sk::SourceLocation::current())
-        : sk::rules::RuleOptimizer<OwnRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+        : sk::rules::RuleOptimizer<OwnRule, Precision>(model, options, std::move(param_groups), where) {}
 };
 
 template <class E>

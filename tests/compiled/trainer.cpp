@@ -39,8 +39,7 @@ namespace sk = shardkit;
 
 namespace {
 
-using Engine = sk::DefaultEngine;
-using Rank = sk::Context<Engine>;
+using Rank = sk::Context;
 
 /// Runs f(rank) for every rank of the mesh, on threads, or on as many GPUs of the stand-in.
 template <class Mesh, class F>
@@ -69,7 +68,7 @@ void run(std::string_view engine, Mesh mesh, const F& f) {
 template <class Model>
 auto make_muon([[maybe_unused]] std::string_view engine, const Model& model, const sk::MuonOptions& options,
                const sk::AdamWOptions& rest) {
-    using Muon = sk::Muon<Engine, typename Model::Precision>;
+    using Muon = sk::Muon<typename Model::Precision>;
 #ifdef TRAINS_ON_NCCL
     if (engine == "nccl") { return std::make_unique<Muon>(model, code_base::DeviceProducts{}, options, rest); }
 #endif
@@ -121,8 +120,7 @@ struct Place {
 };
 
 template <class Model>
-std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(std::string_view engine, const Model& model,
-                                                      std::string_view name) {
+std::unique_ptr<sk::Optimizer> make_optimizer(std::string_view engine, const Model& model, std::string_view name) {
     using Precision = typename Model::Precision;
     using sk::StateFormat;
     const std::vector<sk::ParamGroup> groups{{.matches = [](auto, auto parameter) { return parameter == "bias"; },
@@ -132,18 +130,18 @@ std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(std::string_view engine, c
     const sk::LionOptions lion{.learning_rate = 0.0625, .weight_decay = 0.25};
     const sk::SgdOptions sgd{
         .learning_rate = 0.25, .rule = sk::Momentum::nesterov, .momentum = 0.5, .weight_decay = 0.125};
-    if (name == "adamw") { return std::make_unique<sk::AdamW<Engine, Precision>>(model, adamw, groups); }
-    if (name == "amsgrad") { return std::make_unique<sk::AMSGrad<Engine, Precision>>(model, adamw, groups); }
-    if (name == "lion") { return std::make_unique<sk::Lion<Engine, Precision>>(model, lion, groups); }
+    if (name == "adamw") { return std::make_unique<sk::AdamW<Precision>>(model, adamw, groups); }
+    if (name == "amsgrad") { return std::make_unique<sk::AMSGrad<Precision>>(model, adamw, groups); }
+    if (name == "lion") { return std::make_unique<sk::Lion<Precision>>(model, lion, groups); }
     if (name == "muon") { return make_muon(engine, model, {.learning_rate = 0.0625}, adamw); }
-    if (name == "sgd") { return std::make_unique<sk::SGD<Engine, Precision>>(model, sgd, groups); }
+    if (name == "sgd") { return std::make_unique<sk::SGD<Precision>>(model, sgd, groups); }
     if constexpr (!std::is_same_v<Precision, sk::DefaultPrecision<double>>) {
         if (name == "adamw_bf16") {
-            return std::make_unique<sk::AdamW<Engine, Precision, StateFormat::bf16>>(
-                model, sk::states_in<StateFormat::bf16>, adamw, groups);
+            return std::make_unique<sk::AdamW<Precision, StateFormat::bf16>>(model, sk::states_in<StateFormat::bf16>,
+                                                                             adamw, groups);
         }
         if (name == "adamw_block8") {
-            return std::make_unique<sk::AdamW<Engine, Precision, StateFormat::block8>>(
+            return std::make_unique<sk::AdamW<Precision, StateFormat::block8>>(
                 model, sk::states_in<StateFormat::block8>, adamw, groups);
         }
     }
@@ -153,9 +151,9 @@ std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(std::string_view engine, c
 template <class E, class Policy>
 class Trainer {
     using Group = sk::Params<Weight<E>, Bias<E>, Fixed<E>>;
-    using Layer = sk::Sharded<Group, Policy, Engine>;
-    using Listed = sk::Sharded<sk::TensorList<E>, Policy, Engine>;
-    using Model = sk::Model<Engine, typename Layer::Precision>;
+    using Layer = sk::Sharded<Group, Policy>;
+    using Listed = sk::Sharded<sk::TensorList<E>, Policy>;
+    using Model = sk::Model<typename Layer::Precision>;
 
   public:
     Trainer(std::string_view engine, Rank& rank, const Job& job)
@@ -200,7 +198,7 @@ class Trainer {
             optimizer_->step(std::move(reduced), sk::clip(norm, job_.max_norm));
             return;
         }
-        sk::StepOptions<Engine> options{.divisor = sk::mean, .max_norm = job_.max_norm};
+        sk::StepOptions options{.divisor = sk::mean, .max_norm = job_.max_norm};
         if (loss_scale_) { options.loss_scale = &*loss_scale_; }
         const auto norm = optimizer_->step(std::move(accumulation), options);
         if (!job_.in_backward) { hash_.add(norm.value()); }
@@ -231,7 +229,7 @@ class Trainer {
         hash.add(hash_.value());
         return *this;
     }
-    sk::Optimizer<Engine>& optimizer() { return *optimizer_; }
+    sk::Optimizer& optimizer() { return *optimizer_; }
 
   private:
     static std::vector<Layer> make_layers(Rank& rank) {
@@ -242,7 +240,7 @@ class Trainer {
     /// The stand-in's memory of a GPU is the host's, once its stream has come there.
     void await_device() const { rank_.compute_stream().synchronize(); }
     template <class L>
-    void add(sk::Accumulation<Engine>& accumulation, L& layer, std::uint64_t salt, double scale) {
+    void add(sk::Accumulation& accumulation, L& layer, std::uint64_t salt, double scale) {
         auto gradients = accumulation.gradients(layer);
         await_device();
         for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
@@ -259,8 +257,8 @@ class Trainer {
     std::vector<Layer> layers_;
     Listed listed_;
     Model model_;
-    std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
-    std::optional<sk::LossScale<Engine>> loss_scale_;
+    std::unique_ptr<sk::Optimizer> optimizer_;
+    std::optional<sk::LossScale> loss_scale_;
     Hash hash_;
 };
 
@@ -317,7 +315,7 @@ void print(const char* what, const char* policy, const std::vector<std::uint64_t
 /// A step that is recorded and followed, with all that has a header of its own: averages, checks, plans, shards.
 template <class Policy, class Mesh>
 void train_with_parts(const char* policy, Mesh mesh, const Place& place) {
-    using Layer = sk::Sharded<sk::Params<Weight<float>, Bias<float>>, Policy, Engine>;
+    using Layer = sk::Sharded<sk::Params<Weight<float>, Bias<float>>, Policy>;
     std::vector<std::uint64_t> hashes(mesh.size());
     std::vector<std::uint64_t> of_reports(mesh.size());  // of what engines have of their own: bytes and calls
     run(place.engine, mesh, [&](Rank& rank) {
@@ -398,7 +396,7 @@ void train_with_parts(const char* policy, Mesh mesh, const Place& place) {
         const sk::Model other{twin};
         sk::reshard(rank, sk::checkpoint::State{model}, other);
         for (const sk::ValuesHash& one : sk::hash_values(other)) { hash.add(one.hash); }
-        hash.add(sk::ReshardSide<Engine>(other).version());
+        hash.add(sk::ReshardSide(other).version());
         hashes[rank.rank()] = hash.value();
         of_reports[rank.rank()] = reports.value();
     });

@@ -20,12 +20,9 @@ SHIPPED = ("include", "cmake", "meson.build", "meson_options.txt", "LICENSE")
 
 
 SAVES = """#include <shardkit.hpp>
-template <class Engine>
-void save(shardkit::Context<Engine>& rank, const shardkit::checkpoint::State<Engine>& state) {
+void save(shardkit::Context& rank, const shardkit::checkpoint::State& state) {
     shardkit::checkpoint::save(rank, "run", 1, state);
 }
-template void save(shardkit::Context<shardkit::threads::Engine>&,
-                   const shardkit::checkpoint::State<shardkit::threads::Engine>&);
 """
 
 

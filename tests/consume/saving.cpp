@@ -7,7 +7,7 @@ namespace sk = shardkit;
 struct W : sk::Param<"w", float, 4> {};
 int main() {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        sk::Sharded<sk::Params<W>, sk::FullShard, sk::threads::Engine> l(rank, "l");
+        sk::Sharded<sk::Params<W>, sk::FullShard> l(rank, "l");
         sk::Model m{l};
         sk::AdamW o{m};
         std::optional<sk::checkpoint::PendingSave> pending;

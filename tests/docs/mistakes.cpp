@@ -148,7 +148,7 @@ int main() {
     });
     provoke("norm", [](auto& rank, auto& layers, auto& model) {
         sk::SGD optimizer{model, {}};
-        sk::LossScale<sk::threads::Engine> scale{rank};
+        sk::LossScale scale{rank};
         sk::Accumulation accumulation{model};
         backward(layers, accumulation);
         optimizer.step(sk::reduce(std::move(accumulation), sk::mean, scale), sk::ClipCoefficient{});

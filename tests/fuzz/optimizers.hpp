@@ -34,7 +34,6 @@
 namespace optimizers {
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 enum class Outcome : std::uint8_t { refused, stepped };
 enum class Kind : std::uint8_t { adamw, amsgrad, sgd, lion, muon, combined };
 
@@ -129,9 +128,9 @@ bool is_accepted(const Case& c) {
 /// An optimizer of a case, and its parts' rates.
 template <class Precision>
 struct Made {
-    using Model = sk::Model<Engine, Precision>;
-    std::vector<std::unique_ptr<sk::Optimizer<Engine>>> parts;  // the last one steps
-    sk::Muon<Engine, Precision>* muon = nullptr;
+    using Model = sk::Model<Precision>;
+    std::vector<std::unique_ptr<sk::Optimizer>> parts;  // the last one steps
+    sk::Muon<Precision>* muon = nullptr;
 
     Made(const Model& model, const Case& c) {
         std::vector<sk::ParamGroup> groups;
@@ -143,17 +142,17 @@ struct Made {
         const sk::LionOptions lion{c.rate, c.beta1, c.beta2, c.decay};
         const auto add = [&]<class O>(std::unique_ptr<O> made) { parts.push_back(std::move(made)); };
         if (c.kind == Kind::adamw) {
-            add(std::make_unique<sk::AdamW<Engine, Precision>>(model, adamw, groups));
+            add(std::make_unique<sk::AdamW<Precision>>(model, adamw, groups));
         } else if (c.kind == Kind::amsgrad) {
-            add(std::make_unique<sk::AMSGrad<Engine, Precision>>(model, adamw, groups));
+            add(std::make_unique<sk::AMSGrad<Precision>>(model, adamw, groups));
         } else if (c.kind == Kind::sgd) {
             const sk::SgdOptions options{c.rate, sk::Momentum::classical, c.momentum, c.decay};
-            add(std::make_unique<sk::SGD<Engine, Precision>>(model, options, groups));
+            add(std::make_unique<sk::SGD<Precision>>(model, options, groups));
         } else if (c.kind == Kind::lion) {
-            add(std::make_unique<sk::Lion<Engine, Precision>>(model, lion, groups));
+            add(std::make_unique<sk::Lion<Precision>>(model, lion, groups));
         } else if (c.kind == Kind::muon) {
             const sk::MuonOptions options{c.rate, sk::Momentum::nesterov, c.momentum, c.decay, c.epsilon};
-            auto made = std::make_unique<sk::Muon<Engine, Precision>>(
+            auto made = std::make_unique<sk::Muon<Precision>>(
                 model, options, sk::AdamWOptions{c.rest_rate, c.beta1, c.beta2, 1e-8, c.decay},
                 sk::Matrices{.units = [](auto, auto) { return sk::MatrixUnits::last_two; }}, groups);
             muon = made.get();
@@ -165,14 +164,14 @@ struct Made {
                 {.matches = [](auto, auto name) { return name != "bias"; }, .updated_by = sk::UpdatedBy::another}};
             of_lion.insert(of_lion.end(), groups.begin(), groups.end());
             of_adamw.insert(of_adamw.end(), groups.begin(), groups.end());
-            add(std::make_unique<sk::Lion<Engine, Precision>>(model, lion, of_lion));
-            add(std::make_unique<sk::AdamW<Engine, Precision>>(
+            add(std::make_unique<sk::Lion<Precision>>(model, lion, of_lion));
+            add(std::make_unique<sk::AdamW<Precision>>(
                 model, sk::AdamWOptions{c.rest_rate, c.beta1, c.beta2, c.epsilon, c.decay}, of_adamw));
-            add(std::make_unique<sk::CombinedOptimizer<Engine>>(
-                model, std::vector{std::ref(*parts[0]), std::ref(*parts[1])}));
+            add(std::make_unique<sk::CombinedOptimizer>(model,
+                                                        std::vector{std::ref(*parts[0]), std::ref(*parts[1])}));
         }
     }
-    sk::Optimizer<Engine>& optimizer() { return *parts.back(); }
+    sk::Optimizer& optimizer() { return *parts.back(); }
     /// Sets each part's rate by itself.
     void set_rates(const Case& c, double factor) {
         if (muon != nullptr) {
@@ -189,7 +188,7 @@ template <class Master>
 Outcome run(const Case& c) {
     using Precision = sk::DefaultPrecision<Master>;
     using List = sk::TensorList<Master>;
-    using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine, Precision>;
+    using Layer = sk::Sharded<List, sk::DynamicPolicy, Precision>;
     static const sk::DynamicPolicy policies[] = {sk::DynamicPolicy(sk::NoShard{}),
                                                  sk::DynamicPolicy(sk::ShardOptimizer{}),
                                                  sk::DynamicPolicy(sk::FullShard{})};
@@ -215,8 +214,8 @@ Outcome run(const Case& c) {
         Layer by_rates(rank, "layer", list, {policies[c.policy]});
         begin(by_factor);
         begin(by_rates);
-        sk::Model<Engine, Precision> first{by_factor};
-        sk::Model<Engine, Precision> second{by_rates};
+        sk::Model<Precision> first{by_factor};
+        sk::Model<Precision> second{by_rates};
         std::unique_ptr<Made<Precision>> made;
         try {
             made = std::make_unique<Made<Precision>>(first, c);
@@ -227,8 +226,8 @@ Outcome run(const Case& c) {
         }
         require(is_accepted<Master>(c), "a case that cannot be was accepted");
         Made<Precision> twin(second, c);
-        sk::LossScale<Engine> scale(rank, {.initial = 4}), twin_scale(rank, {.initial = 4});
-        const auto step = [&](const auto& model, Layer& layer, Made<Precision>& of, sk::LossScale<Engine>& its,
+        sk::LossScale scale(rank, {.initial = 4}), twin_scale(rank, {.initial = 4});
+        const auto step = [&](const auto& model, Layer& layer, Made<Precision>& of, sk::LossScale& its,
                               std::size_t number) {
             sk::Accumulation accumulation{model};
             auto gradients = accumulation.gradients(layer);

@@ -141,12 +141,11 @@ class Maker {
     std::mt19937_64 random_;
 };
 
-template <class Engine>
 struct Training {
-    using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy>;
     using P = sk::DefaultPrecision<float>;
 
-    Training(sk::Context<Engine>& context, const Side& of, double first)
+    Training(sk::Context& context, const Side& of, double first)
         : side(of), layers(make(context, of, false)), averages(make(context, of, true)), model(layers) {
         model.initialize([first](auto, auto, auto i) { return first + static_cast<double>(i % 7); });
         std::set<Kind> kinds;
@@ -160,13 +159,13 @@ struct Training {
             if (number < sorted.size()) { parts.push_back(part(sorted[number], sorted.size())); }
         }
         if (parts.size() > 1) {
-            std::vector<std::reference_wrapper<sk::Optimizer<Engine>>> all;
+            std::vector<std::reference_wrapper<sk::Optimizer>> all;
             for (auto& each : parts) { all.emplace_back(*each); }
-            combined = std::make_unique<sk::CombinedOptimizer<Engine>>(model, all);
+            combined = std::make_unique<sk::CombinedOptimizer>(model, all);
         }
     }
-    sk::Optimizer<Engine>& optimizer() { return combined ? *combined : *parts.front(); }
-    sk::checkpoint::State<Engine> state() {
+    sk::Optimizer& optimizer() { return combined ? *combined : *parts.front(); }
+    sk::checkpoint::State state() {
         if (!side.averages) { return {model, optimizer()}; }
         sk::Model averaged{averages};
         return {sk::Model{model, averaged}, optimizer()};
@@ -211,13 +210,13 @@ struct Training {
 
     const Side& side;
     std::vector<Layer> layers, averages;
-    sk::Model<Engine> model;
-    std::vector<std::unique_ptr<sk::Optimizer<Engine>>> parts;
-    std::unique_ptr<sk::CombinedOptimizer<Engine>> combined;
-    std::optional<sk::MovingAverage<Engine, P>> moving;
+    sk::Model<> model;
+    std::vector<std::unique_ptr<sk::Optimizer>> parts;
+    std::unique_ptr<sk::CombinedOptimizer> combined;
+    std::optional<sk::MovingAverage<P>> moving;
 
   private:
-    static std::vector<Layer> make(sk::Context<Engine>& context, const Side& of, bool averages) {
+    static std::vector<Layer> make(sk::Context& context, const Side& of, bool averages) {
         std::vector<Layer> layers;
         for (const Group& group : of.groups) {
             if (averages && !of.averages) { break; }
@@ -234,7 +233,7 @@ struct Training {
         return layers;
     }
     /// The optimizer of one of so many kinds.
-    std::unique_ptr<sk::Optimizer<Engine>> part(const Kind& kind, std::size_t kinds) {
+    std::unique_ptr<sk::Optimizer> part(const Kind& kind, std::size_t kinds) {
         const sk::ParamGroup others{.matches =
                                         [this, kind](std::string_view path, std::string_view name) {
                                             for (const Group& group : side.groups) {
@@ -250,13 +249,13 @@ struct Training {
         if (!kind.adamw) {
             const sk::SgdOptions options{
                 .learning_rate = sgd_rate, .rule = sk::Momentum::classical, .momentum = momentum};
-            return std::make_unique<sk::SGD<Engine>>(model, options, groups);
+            return std::make_unique<sk::SGD<>>(model, options, groups);
         }
-        const auto made = [&](auto format) -> std::unique_ptr<sk::Optimizer<Engine>> {
+        const auto made = [&](auto format) -> std::unique_ptr<sk::Optimizer> {
             constexpr sk::StateFormat of = decltype(format)::value;
             const sk::AdamWOptions options{
                 .learning_rate = adamw_rate, .beta1 = 0.9, .beta2 = 0.5, .epsilon = 1e-30, .weight_decay = 0};
-            return std::make_unique<sk::AdamW<Engine, P, of>>(model, sk::states_in<of>, options, groups);
+            return std::make_unique<sk::AdamW<P, of>>(model, sk::states_in<of>, options, groups);
         };
         using enum sk::StateFormat;
         if (kind.format == full) { return made(std::integral_constant<sk::StateFormat, full>{}); }
@@ -294,7 +293,7 @@ inline void load_fewer_rows(Maker& maker, const std::string& folder) {
     written_tensors::write_file(folder + "/fewer/model.safetensors", {{"g.t", {stored, 3}, values}});
     values.resize(rows * 3, -1);
     on_ranks(1 + maker.below(3), [&](auto& rank) {
-        using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
         Layer layer(rank, "g", sk::TensorList<float>{{"t", {rows, 3}}});
         layer.initialize([](auto, auto, auto) { return -1.0; });
         sk::checkpoint::load_model(rank, folder + "/fewer", sk::Model{layer},
@@ -316,7 +315,7 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
     files_in_cache::InCache files;
     std::map<std::string, std::vector<float>> saved;
     on_ranks(given.saved.ranks, [&](auto& rank) {
-        Training<sk::EngineOf<decltype(rank)>> training(rank, given.saved, 1);
+        Training training(rank, given.saved, 1);
         if (given.saved.averages) { training.average(); }
         for (std::size_t step = 0; step < given.steps; ++step) {
             training.step([&](const Group& group) { return step + group.steps < given.steps; });
@@ -356,7 +355,7 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
     const bool refuses = !given.subset && !is_whole;
     auto outcome = Outcome::loaded;
     on_ranks(given.loaded.ranks, [&](auto& rank) {
-        Training<sk::EngineOf<decltype(rank)>> training(rank, given.loaded, 100);
+        Training training(rank, given.loaded, 100);
         const bool averages = given.loaded.averages;
         if (averages && !given.average_behind_load) { training.average(); }
         auto expected = training.values();

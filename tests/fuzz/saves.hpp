@@ -196,12 +196,11 @@ class Maker {
     std::size_t odd_ = 0;
 };
 
-template <class Engine>
 struct Training {
-    using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy>;
 
     /// @param from  the number of the group that comes first
-    Training(sk::Context<Engine>& context, Case& of, std::size_t side, std::size_t from)
+    Training(sk::Context& context, Case& of, std::size_t side, std::size_t from)
         : layers(make(context, of, side, from)),
           optimizer(named_states::optimizer(sk::Model{layers}, of.states[0], of.states[1])),
           loss_scale(context, {.initial = 64}),
@@ -264,7 +263,7 @@ struct Training {
         return all;
     }
 
-    static std::vector<Layer> make(sk::Context<Engine>& context, const Case& of, std::size_t side, std::size_t from) {
+    static std::vector<Layer> make(sk::Context& context, const Case& of, std::size_t side, std::size_t from) {
         std::vector<Layer> layers;
         for (std::size_t g = 0; g < of.groups.size(); ++g) {
             const Case::Group& group = of.groups[(from + g) % of.groups.size()];
@@ -282,9 +281,9 @@ struct Training {
 
     std::vector<Layer> layers;
     decltype(named_states::optimizer(sk::Model{std::declval<std::vector<Layer>&>()}, "", "")) optimizer;
-    sk::LossScale<Engine> loss_scale;
+    sk::LossScale loss_scale;
     std::vector<std::vector<std::uint8_t>> blobs;
-    sk::checkpoint::State<Engine> state;
+    sk::checkpoint::State state;
 };
 
 /// f(rank) on so many ranks.
@@ -302,7 +301,7 @@ enum class Outcome : std::uint8_t { no_state, refused, loaded };
 /// One case in a folder of its own.
 /// @throws std::logic_error where a promise is not kept, and whatever a load of what was committed throws
 inline Outcome run(std::uint64_t seed, const std::string& folder) {
-    using Values = decltype(std::declval<Training<sk::self::Engine>&>().values());
+    using Values = decltype(std::declval<Training&>().values());
     Maker maker(seed);
     Case given = maker.make();
     files_in_cache::InCache files;
@@ -315,8 +314,7 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
     fs::create_directories(run + "/step-00000001");
     const sk::checkpoint::SaveOptions old{.replace = true, .files = &files};
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::self::Engine> layer(rank, "old",
-                                                                                sk::TensorList<float>{{"t", {2}}});
+        sk::Sharded<sk::TensorList<float>, sk::NoShard> layer(rank, "old", sk::TensorList<float>{{"t", {2}}});
         const sk::Model model{layer};
         fs::remove_all(run + "/step-00000001");
         sk::checkpoint::save(rank, run, 1, sk::checkpoint::State{model}, old);
@@ -328,7 +326,7 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
     given.options.keep = 1;
     try {
         on_ranks(given.ranks[0], [&](auto& rank) {
-            Training<sk::EngineOf<decltype(rank)>> training(rank, given, 0, 0);
+            Training training(rank, given, 0, 0);
             training.begin(given);
             saved[rank.rank()] = training.values();
             if (rank.rank() == 0) { outcome = Outcome::refused; }
@@ -358,7 +356,7 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
     for (Values& part : saved) { all.merge(part); }
     const std::size_t from = maker.below(given.groups.size());
     on_ranks(given.ranks[1], [&](auto& rank) {
-        Training<sk::EngineOf<decltype(rank)>> training(rank, given, 1, from);
+        Training training(rank, given, 1, from);
         const auto found = sk::checkpoint::latest(rank, run);
         require(found && found->step == 2, "latest does not find it");
         const sk::checkpoint::LoadReport report =

@@ -54,7 +54,6 @@ namespace trainings {
 namespace sk = shardkit;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 using Experts = sk::ExpertMesh<Mesh, sk::dynamic>;
-using Engine = sk::host::Engine;
 
 struct Tensor {
     std::vector<std::size_t> extents;
@@ -313,10 +312,10 @@ struct Seen {
 
 template <class T>
 struct Training {
-    using Layer = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy>;
     using P = typename Layer::Precision;
 
-    Training(sk::Context<Engine>& context, const Case& of, const Side& on)
+    Training(sk::Context& context, const Case& of, const Side& on)
         : given(of),
           side(on),
           layers(make(context, of, on)),
@@ -331,7 +330,7 @@ struct Training {
             return static_cast<double>(all % 33) / 16 - 1;
         });
     }
-    sk::checkpoint::State<Engine> state() { return {model, *optimizer, loss_scale}; }
+    sk::checkpoint::State state() { return {model, *optimizer, loss_scale}; }
 
     /// The gradients of one rank of the side or, with `whole`, the sums over all ranks of it; of slices this one's.
     double step(const Step& step, std::size_t data, std::size_t tp, const Side* whole, const Seen& before) {
@@ -456,9 +455,9 @@ struct Training {
     const Case& given;
     const Side& side;
     std::vector<Layer> layers;
-    sk::Model<Engine, P> model;
-    std::unique_ptr<sk::Optimizer<Engine>> optimizer;
-    sk::LossScale<Engine> loss_scale;
+    sk::Model<P> model;
+    std::unique_ptr<sk::Optimizer> optimizer;
+    sk::LossScale loss_scale;
 
   private:
     sk::Divisor divisor_of(const Step& step, const Side* whole) const {
@@ -475,7 +474,7 @@ struct Training {
         }
         return sum;
     }
-    static std::vector<Layer> make(sk::Context<Engine>& context, const Case& of, const Side& side) {
+    static std::vector<Layer> make(sk::Context& context, const Case& of, const Side& side) {
         std::vector<Layer> layers;
         for (std::size_t g = 0; g < of.groups.size(); ++g) {
             std::vector<sk::NamedTensor> tensors;
@@ -495,7 +494,7 @@ struct Training {
         }
         return layers;
     }
-    std::unique_ptr<sk::Optimizer<Engine>> make_optimizer() {
+    std::unique_ptr<sk::Optimizer> make_optimizer() {
         std::vector<sk::ParamGroup> groups;
         if (std::ranges::any_of(given.groups, [](const Group& group) { return group.tensors.size() > 1; })) {
             groups.push_back({.matches = [](std::string_view, std::string_view name) { return name == "t1"; },
@@ -503,23 +502,22 @@ struct Training {
         }
         switch (given.rule) {
             case Rule::adamw:
-                return std::make_unique<sk::AdamW<Engine, P>>(model, sk::AdamWOptions{.learning_rate = 0.125},
-                                                              groups);
+                return std::make_unique<sk::AdamW<P>>(model, sk::AdamWOptions{.learning_rate = 0.125}, groups);
             case Rule::sgd:
-                return std::make_unique<sk::SGD<Engine, P>>(
+                return std::make_unique<sk::SGD<P>>(
                     model, sk::SgdOptions{.learning_rate = 0.125, .weight_decay = 0.25}, groups);
             case Rule::nesterov:
-                return std::make_unique<sk::SGD<Engine, P>>(
+                return std::make_unique<sk::SGD<P>>(
                     model, sk::SgdOptions{.learning_rate = 0.125, .rule = sk::Momentum::nesterov, .momentum = 0.75},
                     groups);
             case Rule::lion:
-                return std::make_unique<sk::Lion<Engine, P>>(model, sk::LionOptions{.learning_rate = 0.125}, groups);
+                return std::make_unique<sk::Lion<P>>(model, sk::LionOptions{.learning_rate = 0.125}, groups);
             case Rule::adafactor:
-                return std::make_unique<sk::Adafactor<Engine, P>>(model, sk::AdafactorOptions{}, groups);
+                return std::make_unique<sk::Adafactor<P>>(model, sk::AdafactorOptions{}, groups);
             case Rule::muon:
-                return std::make_unique<sk::Muon<Engine, P>>(model, sk::MuonOptions{.learning_rate = 0.125},
-                                                             sk::AdamWOptions{.learning_rate = 0.125}, sk::Matrices{},
-                                                             groups);
+                return std::make_unique<sk::Muon<P>>(model, sk::MuonOptions{.learning_rate = 0.125},
+                                                     sk::AdamWOptions{.learning_rate = 0.125}, sk::Matrices{},
+                                                     groups);
         }
         throw std::logic_error("no such rule");
     }
@@ -623,7 +621,7 @@ Outcome run_of(const Case& given, const std::string& folder, bool half) {
     const std::size_t world =
         std::max(given.first[0] + given.sides[0].ranks(), given.first[1] + given.sides[1].ranks());
     sk::threads::run(sk::DeviceMesh{world}, [&](auto& rank) {
-        using Part = sk::Rank<sk::EngineOf<decltype(rank)>, Experts>;
+        using Part = sk::Rank<Experts>;
         std::array<std::unique_ptr<Part>, 2> parts;
         std::array<std::unique_ptr<Training<T>>, 2> trainings;
         const auto begin = [&](std::size_t s) {
@@ -653,7 +651,7 @@ Outcome run_of(const Case& given, const std::string& folder, bool half) {
                 sk::checkpoint::load(*parts[1], folder + "/run/step-00000001", trainings[1]->state());
             }
         } else {
-            std::array<std::optional<sk::checkpoint::State<Engine>>, 2> states;
+            std::array<std::optional<sk::checkpoint::State>, 2> states;
             for (std::size_t s = 0; s < 2; ++s) {
                 if (trainings[s]) { states[s].emplace(trainings[s]->state()); }
             }

@@ -136,7 +136,7 @@ TEST_SUITE("gpt.experts") {
                 config.capacity = capacity;
                 constexpr std::size_t tokens = 7;
                 constexpr double factor = 0.3;
-                ExpertLayers<sk::EngineOf<decltype(rank)>, double> layer(rank, config, {}, tokens);
+                ExpertLayers<double> layer(rank, config, {}, tokens);
                 auto router = filled(router_shapes<double>(config), 1);
                 auto experts = filled(expert_shapes<double>(config), 1000);
                 auto d_router = filled(router_shapes<double>(config), 0);
@@ -192,7 +192,7 @@ TEST_SUITE("gpt.experts") {
             constexpr std::size_t tokens = 7;
             const auto router = filled(router_shapes<double>(config), 1);
             const auto experts = filled(expert_shapes<double>(config), 1000);
-            using Layers = ExpertLayers<sk::EngineOf<decltype(rank)>, double>;
+            using Layers = ExpertLayers<double>;
             // What a pass makes: tokens, their gradients, and those of all parameters.
             const auto pass = [&](Layers& layers, double x_0) {
                 auto d_router = filled(router_shapes<double>(config), 0);

@@ -88,9 +88,8 @@ struct EmulatedPlace : HostPlace {
 std::vector<double> emulate(const Options& options) {
     std::vector<double> losses;
     sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) {
-        using OfHost = sk::EngineOf<std::remove_cvref_t<decltype(rank)>>;
         const Job job{options, test::corpus()};
-        Trainer<ShardedModel<OfHost, bf16, EmulatedPlace>, EmulatedPlace> trainer(
+        Trainer<ShardedModel<bf16, EmulatedPlace>, EmulatedPlace> trainer(
             rank, job,
             [](const auto& groups, const Options& with) { return make_adamw<sk::StateFormat::full>(groups, with); });
         for (std::size_t step = 0; step < options.steps; ++step) {

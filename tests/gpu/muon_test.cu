@@ -79,9 +79,8 @@ std::vector<A> orthogonal_on_host(sk::rules::MatrixExtents extents, std::vector<
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         std::vector<double> scratch(sk::rules::newton_schulz_scratch<A>(extents));  // aligned for double
         const double epsilon = 1e-7;
-        sk::rules::newton_schulz<sk::self::Engine>(
-            rank.compute_stream(), sk::HostProducts{}, extents, &epsilon, std::span<A>(matrix),
-            std::span<A>(reinterpret_cast<A*>(scratch.data()), scratch.size()));
+        sk::rules::newton_schulz(rank.compute_stream(), sk::HostProducts{}, extents, &epsilon, std::span<A>(matrix),
+                                 std::span<A>(reinterpret_cast<A*>(scratch.data()), scratch.size()));
     });
     return matrix;
 }

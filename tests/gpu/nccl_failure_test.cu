@@ -28,7 +28,6 @@
 // What a rank does when the last one is gone without a word, and memory that NCCL knows.
 
 namespace sk = shardkit;
-using rank_processes::Engine;
 using rank_processes::Kernels;
 using rank_processes::on_ranks;
 using rank_processes::Place;
@@ -42,7 +41,7 @@ bool is_last(const Place& place) { return place.rank + 1 == place.ranks; }
 /// Sums for which the host does not wait.
 void sum(sk::nccl::World& world, const sk::gpu::detail::ArenaBuffer<float>& values) {
     const auto stream = world.streams().communication;
-    sk::all_reduce_in_place(Engine::Communicator(world), sk::ReduceOp::sum, values.span(), stream);
+    sk::all_reduce_in_place(sk::host::Communicator(world), sk::ReduceOp::sum, values.span(), stream);
 }
 void sum_and_wait(sk::nccl::World& world, const sk::gpu::detail::ArenaBuffer<float>& values) {
     sum(world, values);
@@ -67,8 +66,8 @@ void check_verbs_with(const Place& place, sk::nccl::Registration registration) {
     sk::nccl::Options options = place.options();
     options.registration = registration;
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
-    closed_forms::check_verbs<float, Kernels>(Engine::Communicator(world));
-    closed_forms::check_verbs<sk::bf16, Kernels>(Engine::Communicator(world));
+    closed_forms::check_verbs<float, Kernels>(sk::host::Communicator(world));
+    closed_forms::check_verbs<sk::bf16, Kernels>(sk::host::Communicator(world));
     world.finish();
 }
 
@@ -104,7 +103,7 @@ RANK_CASE("a thousand launches") {
     sk::nccl::World connected(place.id, place.ranks, place.rank, place.options());
     sk::nccl::Options options = place.options();
     options.timeout = std::chrono::seconds(1);
-    sk::nccl::World world(sk::nccl::Borrow{sk::nccl::native(Engine::Communicator(connected))}, options);
+    sk::nccl::World world(sk::nccl::Borrow{sk::nccl::native(sk::host::Communicator(connected))}, options);
     const auto values = world.buffer<float>(1000);
     sum_and_wait(world, values);
     {
@@ -193,8 +192,8 @@ RANK_CASE("survivors") {
         place, world, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
     const std::array<std::size_t, 1> lost{place.ranks - 1};
     sk::nccl::World left(sk::nccl::Survivors{world, lost}, place.options());
-    CHECK(Engine::Communicator(left).size() == place.ranks - 1);
-    closed_forms::check_verbs<float, Kernels>(Engine::Communicator(left));
+    CHECK(sk::host::Communicator(left).size() == place.ranks - 1);
+    closed_forms::check_verbs<float, Kernels>(sk::host::Communicator(left));
     left.finish();
 }
 

@@ -32,7 +32,6 @@
 #include "rank_processes.hpp"
 
 namespace sk = shardkit;
-using rank_processes::Engine;
 using rank_processes::Kernels;
 using rank_processes::Mesh;
 using rank_processes::on_ranks;
@@ -68,7 +67,7 @@ void check_training(const Place& place, sk::nccl::World& world, double bound) {
     const Settings settings{.microbatches = 2, .learning_rate = 0.01};
     const std::string_view plan = "eCeLLeL";
     const auto run = [&](const auto& capture) {
-        sk::Rank<Engine, Mesh> rank(Mesh(place.ranks, 1, 1), Engine::Communicator(world), {}, world.streams());
+        sk::Rank<Mesh> rank(Mesh(place.ranks, 1, 1), sk::host::Communicator(world), {}, world.streams());
         return step_trainer::follow<T>(rank, sk::DynamicPolicy(Policy{}), settings, plan, capture);
     };
     const Outcome expected = on_threads<T, Policy>(place, settings, plan);
@@ -110,7 +109,7 @@ std::uint64_t hash_of(const std::vector<float>& values) {
 
 RANK_CASE("verbs") {
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
-    const Engine::Communicator comm(world);
+    const sk::host::Communicator comm(world);
     closed_forms::check_verbs<double, Kernels>(comm);
     closed_forms::check_verbs<float, Kernels>(comm);
     closed_forms::check_verbs<sk::bf16, Kernels>(comm);
@@ -142,12 +141,12 @@ RANK_CASE("memory") {
     std::vector<double> taken{mebibytes_taken()};
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
     taken.push_back(mebibytes_taken());
-    const Engine::Communicator comm(world);
+    const sk::host::Communicator comm(world);
     const auto values = world.buffer<float>(1000);
     sk::all_reduce_in_place(comm, sk::ReduceOp::sum, values.span(), world.streams().communication);
     world.streams().communication.synchronize();
     taken.push_back(mebibytes_taken());
-    sk::Rank<Engine, Mesh> rank(Mesh(place.ranks, 1, 1), comm, {}, world.streams());
+    sk::Rank<Mesh> rank(Mesh(place.ranks, 1, 1), comm, {}, world.streams());
     step_trainer::Trainer<float, decltype(rank)> trainer(rank, sk::DynamicPolicy(sk::FullShard{}),
                                                          Settings{.microbatches = 2});
     taken.push_back(mebibytes_taken());
@@ -176,7 +175,7 @@ RANK_CASE("memory") {
 
 RANK_CASE("the same bits") {
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
-    const Engine::Communicator comm(world);
+    const sk::host::Communicator comm(world);
     const auto stream = world.streams().communication;
     constexpr std::array<std::size_t, 5> sizes{1, 1000, 100'003, 1U << 22U, 10'000'019};
     std::size_t same = 0;
@@ -219,7 +218,7 @@ RANK_CASE("the same bits") {
 /// place apart, and no further where they are wanted in fp32. Returns how many of the elements are equal.
 template <class T>
 std::size_t equal_sums(const Place& place, sk::nccl::World& world, std::size_t each) {
-    const Engine::Communicator comm(world);
+    const sk::host::Communicator comm(world);
     const auto stream = world.streams().communication;
     const std::size_t size = each * place.ranks;
     auto addends = world.buffer<T>(size);
@@ -260,7 +259,7 @@ RANK_CASE("sums of 16 bits") {
     options.registration = sk::nccl::Registration::windows;
     options.sums = sk::nccl::Sums::by_nccl;
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
-    const bool by_nccl = Engine::Communicator(world).traits().adds_16_bits;
+    const bool by_nccl = sk::host::Communicator(world).traits().adds_16_bits;
     std::size_t equal = 0;
     std::size_t all = 0;
     for (const std::size_t each : {std::size_t{1}, std::size_t{1000}, std::size_t{100'003}, std::size_t{1} << 20U}) {

@@ -26,7 +26,6 @@
 // order, as threads add them.
 
 namespace sk = shardkit;
-using rank_processes::Engine;
 using rank_processes::Kernels;
 using rank_processes::Mesh;
 using rank_processes::on_ranks;
@@ -47,7 +46,7 @@ void with_rank(const Place& place, const F& f) {
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
     preload_trainers();
     {
-        sk::Rank<Engine, Mesh> rank(Mesh(place.ranks, 1, 1), Engine::Communicator(world), {}, world.streams());
+        sk::Rank<Mesh> rank(Mesh(place.ranks, 1, 1), sk::host::Communicator(world), {}, world.streams());
         f(rank);
     }
     world.finish();

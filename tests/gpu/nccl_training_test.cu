@@ -33,8 +33,7 @@ enum class Clip { no, yes };
 /// The parameters after a few steps with gradients made up on the host, then the last norm.
 template <class T, class Policy, class Rank>
 std::vector<double> train(Rank& rank, Clip clip) {
-    using Engine = typename Rank::Engine;
-    sk::Sharded<sk::Params<Weight<T>, Bias<T>>, Policy, Engine> layer{rank, "layer"};
+    sk::Sharded<sk::Params<Weight<T>, Bias<T>>, Policy> layer{rank, "layer"};
     layer.initialize([](auto, auto, std::size_t i) { return 0.01 * static_cast<double>(i % 13) - 0.05; });
     sk::Model model{layer};
     sk::AdamW optimizer{model, {.learning_rate = 1e-2, .weight_decay = 0.1}};
@@ -46,8 +45,8 @@ std::vector<double> train(Rank& rank, Clip clip) {
             auto gradients = accumulation.gradients(layer);
             const auto put = [&](auto view, std::uint32_t seed) {
                 const auto values = test::random_elements<T>(view.size(), seed);
-                Engine::Kernels::copy_in(rank.compute_stream(), std::span<const T>(values),
-                                         std::span<T>(view.data(), view.size()));
+                sk::host::AnyKernels::copy_in(rank.compute_stream(), std::span<const T>(values),
+                                              std::span<T>(view.data(), view.size()));
             };
             put(gradients[Weight<T>{}], 2 * step);
             put(gradients[Bias<T>{}], 2 * step + 1);

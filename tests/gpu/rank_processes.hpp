@@ -44,8 +44,7 @@ namespace rank_processes {
 
 namespace sk = shardkit;
 
-using Engine = sk::DefaultEngine;
-using Kernels = Engine::Kernels;
+using Kernels = sk::host::AnyKernels;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 inline constexpr int sharing_version = 23000;
@@ -113,7 +112,7 @@ struct Place {
 
 /// From here on a rank waits no longer for one that may be gone.
 inline sk::Deadline short_deadline(sk::nccl::World& world) {
-    return sk::Deadline(&Engine::Communicator(world).label().journal, time_for_the_dead,
+    return sk::Deadline(&sk::host::Communicator(world).label().journal, time_for_the_dead,
                         sk::SourceLocation::current());
 }
 

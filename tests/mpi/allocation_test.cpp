@@ -136,8 +136,7 @@ void check_scheduled_steps_allocate_nothing(Policy policy, const mpi::Options& o
     mpi::run(
         toy::Mesh(mpi::Environment::size(), 1, 1),
         [&](auto& rank) {
-            using Layer =
-                Sharded<TensorList<float>, Policy, typename std::remove_reference_t<decltype(rank)>::Engine>;
+            using Layer = Sharded<TensorList<float>, Policy>;
             std::vector<Layer> layers;
             for (int i = 0; i < 3; ++i) {
                 layers.emplace_back(rank, "layers." + std::to_string(i), TensorList<float>{{"w", {1000}}},

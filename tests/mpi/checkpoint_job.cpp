@@ -73,7 +73,7 @@ struct Rows : sk::Param<"rows", float, 3001> {};
 
 void save(const std::string& folder, std::uint64_t step, std::optional<std::size_t> victim, std::size_t call) {
     sk::mpi::run(sk::DeviceMesh(sk::mpi::Environment::size()), [&](auto& rank) {
-        sk::Sharded<Rows, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(rank, "layer");
+        sk::Sharded<Rows, sk::FullShard> layer(rank, "layer");
         layer.initialize([&](std::string_view, std::string_view, std::uint64_t i) {
             return static_cast<double>(10000 * step + i);
         });
@@ -89,7 +89,7 @@ void print_newest(const std::string& folder) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         const auto found = sk::checkpoint::latest(rank, folder);
         if (!found) { throw std::logic_error("no step is there"); }
-        sk::Sharded<Rows, sk::FullShard, sk::self::Engine> layer(rank, "layer");
+        sk::Sharded<Rows, sk::FullShard> layer(rank, "layer");
         sk::checkpoint::load(rank, found->path, sk::checkpoint::State{sk::Model{layer}});
         std::vector<float> values(3001);
         layer.read_full(Rows{}, values);

@@ -45,7 +45,7 @@ using Group = sk::Params<Rows, Narrow, Two>;
 /// Saves first values, or what `from` has.
 template <class Rank>
 void save(Rank& rank, const sk::DynamicPolicy& policy, const std::string& from, const std::string& to) {
-    sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<Rank>> layer(rank, "layer", {}, {policy});
+    sk::Sharded<Group, sk::DynamicPolicy> layer(rank, "layer", {}, {policy});
     const sk::Model model{layer};
     sk::SGD optimizer{model, {.rule = sk::Momentum::classical, .momentum = 0.5}};
     const sk::checkpoint::State state{model, optimizer};

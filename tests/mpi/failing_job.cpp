@@ -118,7 +118,7 @@ class KilledInMessage final : public sk::host::DecoratedVerbs {
 /// Brings a layer from one mesh of all ranks to another; `culprit` is killed between two messages.
 template <class Rank>
 void reshard_and_die(Rank& plain) {
-    sk::Rank<sk::host::Engine, sk::DeviceMesh<sk::dynamic>> rank{
+    sk::Rank<sk::DeviceMesh<sk::dynamic>> rank{
         sk::DeviceMesh(plain.world_size()),
         sk::host::Communicator(std::make_shared<const KilledInMessage>(plain.world().verbs()))};
     using Tensors = sk::TensorList<float>;
@@ -166,7 +166,7 @@ void hide(Rank& rank) {
 /// Steps that follow a schedule; in the last one `culprit` uses the layers in another order.
 template <class Rank>
 void leave_schedule(Rank& rank) {
-    using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, typename Rank::Engine>;
+    using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
     std::vector<Layer> layers;
     for (int i = 0; i < 3; ++i) {
         layers.emplace_back(rank, "layers." + std::to_string(i), sk::TensorList<float>{{"w", {64}}});
@@ -274,8 +274,8 @@ void lend() {
 struct Globals {
     sk::mpi::Environment mpi;
     sk::mpi::World world;
-    sk::Rank<sk::mpi::Engine, sk::DeviceMesh<sk::dynamic>> rank;
-    sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::mpi::Engine> layer;
+    sk::Rank<sk::DeviceMesh<sk::dynamic>> rank;
+    sk::Sharded<sk::TensorList<float>, sk::FullShard> layer;
 
     explicit Globals(bool overlap)
         : world(MPI_COMM_WORLD, {.overlap = overlap, .timeout = std::chrono::seconds(40)}),

@@ -181,9 +181,8 @@ TEST_CASE("mpi: a model's gradients are reduced and their norm is known while a 
     mpi::run(
         DeviceMesh<dynamic>(n),
         [n](auto& rank) {
-            using Engine = EngineOf<decltype(rank)>;
-            Sharded<Weight, FullShard, Engine> layer{rank, "layer"};
-            Sharded<Large, FullShard, Engine> next{rank, "next"};
+            Sharded<Weight, FullShard> layer{rank, "layer"};
+            Sharded<Large, FullShard> next{rank, "next"};
             Model model{layer};
             std::optional<decltype(next.begin_unshard())> pending;
             if (rank.rank() != 0) { pending.emplace(next.begin_unshard()); }

@@ -33,7 +33,7 @@ TEST_CASE("a bit flipped in one process is found by all, whatever carries the di
         sk::mpi::run(
             sk::DeviceMesh<sk::dynamic>(n),
             [&](auto& rank) {
-                sk::Sharded<Weight, sk::NoShard, sk::EngineOf<decltype(rank)>> layer{rank, "layer"};
+                sk::Sharded<Weight, sk::NoShard> layer{rank, "layer"};
                 sk::Model model{layer};
                 sk::AdamW optimizer{model, {.learning_rate = 0.1}};
                 layer.initialize([](auto, auto, std::uint64_t i) { return 0.5 * static_cast<double>(i % 9); });

@@ -76,7 +76,7 @@ template <class Code, class Policy>
 void check(std::size_t ranks) {
     sk::threads::run(sk::DeviceMesh<sk::dynamic>{ranks}, [](auto& rank) {
         using Precision = sk::Precision<Code, float>;
-        sk::Sharded<Net, Policy, sk::threads::Engine, Precision> layer{rank, "layer"};
+        sk::Sharded<Net, Policy, Precision> layer{rank, "layer"};
         {
             const auto window = layer.unshard();
             expect("first window", static_cast<double>(window[Long{}].decoded(5)), 0);
@@ -179,8 +179,7 @@ bool gather_behind_failed(std::uint64_t call, int* again) {
     using planted::FaultKind;
     planted::Faults faults({{0, FaultKind::error, call}, {1, FaultKind::error, call}});
     const auto train = [&](auto& rank) {
-        sk::Sharded<Net, sk::FullShard, sk::EngineOf<decltype(rank)>, sk::Precision<sk::e4m3, float>> layer{rank,
-                                                                                                            "layer"};
+        sk::Sharded<Net, sk::FullShard, sk::Precision<sk::e4m3, float>> layer{rank, "layer"};
         layer.initialize([](auto, auto, auto) { return 300.0; });
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};

@@ -11,7 +11,7 @@
 
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/core/exact_sum.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 
 namespace sk = shardkit;
 

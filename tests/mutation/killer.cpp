@@ -109,8 +109,7 @@ Outcome serial(const Case& c) {
 template <class Policy, class Precision, class Rank>
 Outcome parallel(Rank& rank, const Case& c, Policy policy) {
     using E = typename Precision::Gather;
-    using Engine = typename Rank::Engine;
-    using Group = sk::Sharded<Layer<E>, Policy, Engine, Precision>;
+    using Group = sk::Sharded<Layer<E>, Policy, Precision>;
     std::vector<Group> model;
     for (std::size_t l = 0; l < layers; ++l) {
         model.emplace_back(
@@ -230,7 +229,7 @@ void check_factored(std::size_t dp, std::size_t tp, std::vector<double>& expecte
     const std::size_t world = dp * tp;
     std::vector<std::vector<double>> values(world, std::vector<double>(30));
     sk::threads::run(Mesh(dp, tp, 1), [&](auto& rank) {
-        sk::Sharded<Table, Policy, sk::threads::Engine, sk::Precision<double>> layer{rank, "layer"};
+        sk::Sharded<Table, Policy, sk::Precision<double>> layer{rank, "layer"};
         layer.initialize([](auto, auto, std::uint64_t i) { return initial(0, 0, i); });
         sk::Model model{layer};
         // Neither clipped nor scaled by what is summed too, in which a sum twice too large would cancel.

@@ -104,7 +104,7 @@ std::vector<double> by_hand(const sk::MuonOptions& o, std::size_t rows, std::siz
 
 void check(const Mesh& mesh, const sk::DynamicPolicy& policy, const sk::MuonOptions& o) {
     sk::threads::run(mesh, [&](auto& rank) {
-        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::threads::Engine>;
+        using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
         Layer layer{rank, "layer", {}, typename Layer::Options{policy}};
         layer.initialize([](auto, auto, std::uint64_t i) { return initial(i); });
         sk::Model model{layer};

@@ -80,7 +80,7 @@ void check(std::string_view what, Make make, Update update) {
         }
     }
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Group, sk::NoShard, sk::self::Engine> layer{rank, "layer"};
+        sk::Sharded<Group, sk::NoShard> layer{rank, "layer"};
         layer.initialize([](auto, auto, std::uint64_t i) { return initial(i); });
         sk::Model model{layer};
         const auto is_bias = [](std::string_view, std::string_view name) { return name == "bias"; };

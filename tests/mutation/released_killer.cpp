@@ -35,7 +35,7 @@ void expect(const char* what, bool holds) {
     std::exit(1);
 }
 
-using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, sk::threads::Engine>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy>;
 
 sk::TensorList<float> tensors(bool overwritten) {
     return {{"up", {5, 7}, {.overwritten = overwritten}},
@@ -214,8 +214,7 @@ bool throws(F&& f) {
 
 template <class Element, class Rank>
 auto row(Rank& rank, bool frozen = true) {
-    return sk::Sharded<sk::TensorList<Element>, sk::FullShard, sk::EngineOf<Rank>>{
-        rank, "row", {{"w", {4}, {.frozen = frozen}}}};
+    return sk::Sharded<sk::TensorList<Element>, sk::FullShard>{rank, "row", {{"w", {4}, {.frozen = frozen}}}};
 }
 
 void check_bytes() {

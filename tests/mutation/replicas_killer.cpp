@@ -27,13 +27,11 @@ namespace sk = shardkit;
 
 namespace {
 
-using Engine = sk::threads::Engine;
-
 struct Weight : sk::Param<"weight", float, 9, 12>, sk::tp::Split<1> {};
 struct Rows : sk::Param<"rows", float, 4, 5>, sk::tp::Split<0> {};
 struct Bias : sk::Param<"bias", float, 3> {};
 using Net = sk::Params<Weight, Rows, Bias>;
-using Layer = sk::Sharded<Net, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<Net, sk::DynamicPolicy>;
 
 void expect(bool condition, const std::string& what) {
     if (condition) { return; }
@@ -42,7 +40,7 @@ void expect(bool condition, const std::string& what) {
 }
 
 struct Training {
-    Training(sk::Context<Engine>& rank, std::string_view policy)
+    Training(sk::Context& rank, std::string_view policy)
         : layer(rank, "layer", sk::Shapes<Net>{}, Layer::Options{sk::named_policy(policy)}),
           model{layer},
           optimizer{model, {.learning_rate = 0.01}} {
@@ -68,8 +66,8 @@ struct Training {
     }
 
     Layer layer;
-    sk::Model<Engine> model;
-    sk::AdamW<Engine> optimizer;
+    sk::Model<> model;
+    sk::AdamW<> optimizer;
 };
 
 /// What is told once `victim` has flipped a bit of what it holds of a parameter.

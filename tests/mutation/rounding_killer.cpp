@@ -131,7 +131,7 @@ std::vector<float> by_hand(std::string_view path) {
 template <class Policy, class Mesh>
 void check_training(Mesh mesh, const char* what) {
     sk::threads::run(mesh, [&](auto& rank) {
-        using Layer = sk::Sharded<Group, Policy, sk::threads::Engine>;
+        using Layer = sk::Sharded<Group, Policy>;
         const typename Layer::Options options{.master = sk::MasterWeights::none,
                                               .stochastic_rounding = {{.seed = seed}}};
         Layer one{rank, "one", {}, options};

@@ -197,7 +197,7 @@ MATRIX_STATEMENTS = [
      "static_cast<void>(0);"),
     (LAUNCHES, "a matrix that is not transformed", "transform_unit(step, u);", "static_cast<void>(0);"),
     (NEWTON, "the upper half of the gram matrix is not the lower", "mirror(gram, polynomial);",
-     "Engine::Kernels::convert(stream, std::span<const A>(gram, rows * rows), std::span<A>(polynomial, rows * rows));"),
+     "host::AnyKernels::convert(stream, std::span<const A>(gram, rows * rows), std::span<A>(polynomial, rows * rows));"),
     (NEWTON, "the upper half of the polynomial is not the lower",
      "mirror(polynomial, nullptr);", "static_cast<void>(0);"),
 ]
@@ -216,7 +216,7 @@ MATRIX_EXPRESSIONS = [
 
 # What states in bf16 and in blocks of 8 bits are made of, and split masters, likewise.
 BLOCK8 = "shardkit/core/block8.hpp"
-STORAGE = "shardkit/optim/state_storage.hpp"
+STORAGE = "shardkit/kernels/state_storage.hpp"
 SPLIT = "shardkit/core/split_float.hpp"
 KEY = "key_([[mixed(low(seed) ^ mixed(high(seed) ^ low(step) ^ (high(step) + pair) * spread))]]) {}"
 CODES = [
@@ -252,7 +252,7 @@ STATES = [
 
 # What exact sums and the norm's are made of, by statements likewise.
 EXACT_SUM = "shardkit/core/exact_sum.hpp"
-NORM_SUM = "shardkit/sharded/norm_sum.hpp"
+NORM_SUM = "shardkit/kernels/norm_sum.hpp"
 NEAR = "shardkit/backend/host/for_each_lanes.hpp"
 NEAR_SUM = "shardkit/backend/host/lanes.hpp"
 NEAR_LOOP = "shardkit/backend/host/loops.inc"
@@ -651,7 +651,7 @@ def mutants_of(site):
         yield "doubled", f"{call} for (auto& number : {arguments[3]}) {{ number += number; }}"
     else:
         target = arguments[3]
-        yield "doubled", f"{call} Engine::Kernels::accumulate(stream, std::span<const Reduction>({target}), {target});"
+        yield "doubled", f"{call} host::AnyKernels::accumulate(stream, std::span<const Reduction>({target}), {target});"
     for other in site.known_axes[axes]:
         yield f"over {other}", call.replace(axes, other, 1)
 
@@ -884,8 +884,8 @@ SENT = """all_to_all_uneven(ranks_, from, std::span<const std::size_t>(sent), to
 FORGOTTEN = """throw_usage_error(where, "'", path,
                               "': reduce() before any gradient was added; call add, add_zero or skip");"""
 # The ranks that have the same experts.
-ONE_EXPERTS_RANKS = """[&]() -> const typename Engine::Communicator& {
-    for (Group<Engine>& group : Access::each(groups, where)) {
+ONE_EXPERTS_RANKS = """[&]() -> const host::Communicator& {
+    for (Group& group : Access::each(groups, where)) {
         if (group.geometry().experts) { return group.communicators().data; }
     }
     return context.world();

@@ -40,7 +40,7 @@ std::vector<float> sums(std::size_t ranks, const sk::DynamicPolicy& policy) {
     using Gradient = typename Precision::Gradient;
     std::vector<float> all;
     sk::threads::run(sk::DeviceMesh{ranks, 1, 1}, [&](auto& rank) {
-        using Layer = sk::Sharded<Weight, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, Precision>;
+        using Layer = sk::Sharded<Weight, sk::DynamicPolicy, Precision>;
         Layer layer(rank, "layer", {}, typename Layer::Options{policy});
         sk::Model model{layer};
         for (std::size_t step = 0; step < 2; ++step) {

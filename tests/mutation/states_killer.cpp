@@ -17,9 +17,9 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/split_float.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/state_storage.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/local_shards.hpp>
 
@@ -86,7 +86,7 @@ Values trained() {
     Values all;
     std::mutex mutex;
     sk::threads::run(sk::DeviceMesh<Ranks>{}, [&](auto& rank) {
-        std::vector<sk::Sharded<Net, sk::FullShard, sk::threads::Engine>> layers;
+        std::vector<sk::Sharded<Net, sk::FullShard>> layers;
         for (const char* path : {"a", "b"}) { layers.emplace_back(rank, path); }
         sk::Model model{layers};
         sk::AdamW optimizer{model, sk::states_in<Format>, {.learning_rate = 0.1}};

@@ -45,7 +45,7 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
     const Job job{options, text, {}, KeepParameters::no};
     Results results(options.steps);
     sk::threads::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), ep), [&](auto& rank) {
-        sk::Context<sk::threads::Engine>& context_of_rank = rank;
+        sk::Context& context_of_rank = rank;
         train_on_rank<double>(context_of_rank, job, results);
     });
     return results;
@@ -103,10 +103,9 @@ bool cross_entropy_is_closed_form() {
     for (const int v : {0, 1, 2, 3}) { total += std::exp(v); }
     bool right = true;
     sk::threads::run(sk::DeviceMesh(1, 2, 1), [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto tp = rank.template sub_mesh<sk::Axes<sk::Tp>>();
         const auto part = sk::tp::VocabularyPart::of(4, 4, 2, tp.rank());
-        sk::tp::CrossEntropy<Engine, double> cross_entropy(rank, tp, part, 2);
+        sk::tp::CrossEntropy<double> cross_entropy(rank, tp, part, 2);
         const double first = 2.0 * static_cast<double>(tp.rank());
         std::vector<double> logits{first, first + 1, first, first + 1};
         const std::vector<int> targets{1, 2};
@@ -135,7 +134,7 @@ bool stops_together() {
     job.signal = [&] { return ++asked == 8 ? 15 : 0; };  // the last of the eight ranks, in the first step
     Results results(options.steps);
     sk::threads::run(sk::DeviceMesh(2, 2, 2), [&](auto& rank) {
-        sk::Context<sk::threads::Engine>& context_of_rank = rank;
+        sk::Context& context_of_rank = rank;
         train_on_rank<float>(context_of_rank, job, results);
     });
     if (results.signal == 15 && results.losses.size() == 1 && asked == 8) { return true; }

@@ -155,7 +155,7 @@ def main():
                 WAIT: ["sharded", "optim", "muon", "verify", "mesh", "memory", "follow"], NORM_WAIT: ["optim"],
                 SUMS_WAIT: ["step"]}, "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
             Waits("offload", ROOT / "include", {WAIT: OFFLOADED}, "offload_killer.cpp", objects, flags),
-            Waits("ends", ROOT / "include", {END: ["sharded", "follow", "rank"], FORK: ["rank"]}, "ends_killer.cpp", [],
+            Waits("ends", ROOT / "include", {END: ["sharded", "follow", "rank", "comm/streams.hpp"], FORK: ["comm/streams.hpp"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", {WAIT: ["context_parallel"]}, "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", {WAIT: ["backend/nccl"], COPY_WAIT: ["backend/cuda"]}, "sums_killer.cpp", objects, flags),

@@ -49,9 +49,9 @@ bool dropped_window_is_not_cleared() {
     const auto ended =
         gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
             const auto streams = world.streams();
-            sk::Rank<gpu_ranks::Engine, Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
+            sk::Rank<Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
             using Weight = small_trainer::Weight<float>;
-            sk::Sharded<Weight, sk::FullShard, gpu_ranks::Engine> layer{rank, "layer"};
+            sk::Sharded<Weight, sk::FullShard> layer{rank, "layer"};
             const float* values = nullptr;
             {
                 const auto window = layer.unshard();
@@ -74,9 +74,9 @@ bool different_groups_are_taken() {
         gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
             const auto streams = world.streams();
             standin::set_pace(streams.communication.native(), standin::Pace::eager);
-            sk::Rank<gpu_ranks::Engine, Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
+            sk::Rank<Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
             try {
-                using Layer = sk::Sharded<small_trainer::Weight<float>, sk::FullShard, gpu_ranks::Engine>;
+                using Layer = sk::Sharded<small_trainer::Weight<float>, sk::FullShard>;
                 const Layer layer{rank, rank.rank() == 0 ? "one" : "other"};
                 taken = true;
             } catch (const std::invalid_argument&) {}  // as it should be
@@ -102,7 +102,7 @@ bool sums_are_read_early() {
     sk::threads::run(sk::DeviceMesh<2>{},
                      [&](auto& rank) {
                          using Weight = small_trainer::Weight<float>;
-                         sk::Sharded<Weight, sk::ShardGradOp, sk::threads::Engine> layer{rank, "layer"};
+                         sk::Sharded<Weight, sk::ShardGradOp> layer{rank, "layer"};
                          sk::Model model{layer};
                          sk::Accumulation accumulation{model};
                          auto gradients = accumulation.gradients(layer);
@@ -167,7 +167,7 @@ bool other_trainers_differ() {
 /// Norms and comparisons of replicas that follow a reduction or a gather at once are of what it brings.
 bool sums_and_copies_are_compared_early() {
     using Weight = small_trainer::Weight<float>;
-    const auto step = [](auto& rank, auto& layer, const sk::Model<gpu_ranks::Engine>& model) {
+    const auto step = [](auto& rank, auto& layer, const sk::Model<>& model) {
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
         float* const to = gradients[Weight{}].data();
@@ -179,14 +179,14 @@ bool sums_and_copies_are_compared_early() {
     };
     return fails_on_ranks("norms",
                           [&](auto& rank) {
-                              sk::Sharded<Weight, sk::FullShard, gpu_ranks::Engine> layer{rank, "layer"};
+                              sk::Sharded<Weight, sk::FullShard> layer{rank, "layer"};
                               const auto reduced = step(rank, layer, sk::Model{layer});
                               return sk::gradient_norms(reduced).model.infinity ==
                                      3 * (small_trainer::weight_size - 1);
                           }) ||
            fails_on_ranks("replicas", [&](auto& rank) {
-               sk::Sharded<Weight, sk::ShardOptimizer, gpu_ranks::Engine> layer{rank, "layer"};
-               sk::Sharded<Weight, sk::NoShard, gpu_ranks::Engine> whole{rank, "whole"};
+               sk::Sharded<Weight, sk::ShardOptimizer> layer{rank, "layer"};
+               sk::Sharded<Weight, sk::NoShard> whole{rank, "whole"};
                const sk::Model model{layer};
                const sk::Model of_whole{whole};
                sk::AdamW optimizer{model, {.learning_rate = 0.25}};

@@ -64,8 +64,7 @@ struct Numbers {
 /// it.
 template <class Rank>
 void train(Rank& rank, std::string_view policy, Numbers& numbers) {
-    using Engine = sk::EngineOf<Rank>;
-    using Layer = sk::Sharded<Net, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<Net, sk::DynamicPolicy>;
     std::vector<Layer> layers;
     for (const char* const path : {"first", "second"}) {
         layers.push_back(Layer(rank, path, sk::Shapes<Net>{}, typename Layer::Options{sk::named_policy(policy)}));

@@ -9,7 +9,7 @@
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/core/lane_math.hpp>
-#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 
 namespace sk = shardkit;
 using Kernels = sk::detail::HostKernels;

@@ -271,6 +271,30 @@ def write_reference(root):
     (root / REFERENCE).write_text(reference_of(root, public_names(root, code_headers(root))), encoding="utf-8")
 
 
+# What turns a precision that a user names into values, and what names one for him. Elsewhere it is a value.
+FACE = ("policy/precision.hpp", "sharded/sharded.hpp", "step/model.hpp", "optim/element_optimizer.hpp",
+        "optim/rule_optimizer.hpp", "muon/muon.hpp", "muon/matrix_optimizer.hpp", "factored/adafactor.hpp",
+        "factored/factored_optimizer.hpp", "average/moving_average.hpp", "plan/planned_geometry.hpp",
+        "machine/group_description.hpp", "factored/factored_plan.hpp", "muon/matrix_plan.hpp", "step/shard_runs.hpp",
+        "checkpoint/save_model.hpp", "checkpoint/load.hpp", "reshard/reshard_side.hpp", "compiled/checkpoints.hpp",
+        "compiled/model.hpp", "compiled/moving_average.hpp", "compiled/muon.hpp", "compiled/optimizers.hpp",
+        "compiled/rules.hpp", "compiled/local_shards.hpp", "compiled/sharded_state.hpp", "backend/nccl/kernels_for.cuh",
+        # Element types that become functions: a group's table of them, and the loops of a rule.
+        "sharded/element_table.hpp", "sharded/group.hpp", "sharded/group_state.hpp", "sharded/host_conversions.hpp",
+        "sharded/whole_tensor.hpp",
+        "optim/rule_functions.hpp")
+
+
+def check_parameters(root):
+    """No template's parameter is an engine, and a precision is one of FACE alone."""
+    for file in library_files(root):
+        text = re.sub(r"//[^\n]*", "", (root / "include" / file).read_text(encoding="utf-8"))
+        for found in re.finditer(r"<[^<>;{}()]*\b(?:class|typename) (Engine|Precision)(?:Type)?\b", text):
+            if found[1] == "Engine" or file.removeprefix("shardkit/") not in FACE:
+                line = text.count("\n", 0, found.end()) + 1
+                yield f"include/{file}:{line}: a template's parameter is called {found[1]}, expected a value"
+
+
 def check_errors(root):
     """What a user did wrong is said with the user's file and line, which core/error.hpp alone puts into a message."""
     for file in library_files(root):
@@ -492,7 +516,7 @@ def check_first(root):
 
 
 CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
-          "errors": check_errors, "words": check_words, "lengths": check_lengths,
+          "parameters": check_parameters, "errors": check_errors, "words": check_words, "lengths": check_lengths,
           "reference": check_reference, "versions": check_versions,
           "figures": check_figures, "suites": check_suites, "first": check_first,
           "pages": check_pages, "stages": check_stages, "questions": check_questions}

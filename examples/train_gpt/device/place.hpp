@@ -117,7 +117,7 @@ struct EachColumn {
 
 /// A rank's device: launches in the order of its compute stream.
 class DevicePlace : public DeviceLayout {
-    using Kernels = shardkit::DefaultEngine::Kernels;
+    using Kernels = shardkit::host::AnyKernels;
 
   public:
     struct CountsAttention {};

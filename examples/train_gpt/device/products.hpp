@@ -27,8 +27,7 @@ class DeviceProducts {
     /// Of its own, so that products can be captured into a graph. NVIDIA recommends so much on Hopper.
     static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-    explicit DeviceProducts(const shardkit::Context<shardkit::DefaultEngine>& context,
-                            std::size_t bytes = workspace_bytes)
+    explicit DeviceProducts(const shardkit::Context& context, std::size_t bytes = workspace_bytes)
         : stream_(context.compute_stream().native()), workspace_(context.local_buffer<std::uint8_t>(bytes)) {
         check(cublasCreate(&handle_), "cublasCreate");
         try {

@@ -29,10 +29,10 @@ struct DeviceReport {
 
 /// Trains on one rank, and returns the loss of each step.
 template <class T>
-std::vector<double> train_on_device(sk::Context<sk::DefaultEngine>& context, const Job& job,
-                                    std::size_t workspace_bytes, const DeviceReport& report) {
+std::vector<double> train_on_device(sk::Context& context, const Job& job, std::size_t workspace_bytes,
+                                    const DeviceReport& report) {
     const DeviceProducts products(context, workspace_bytes);
-    Trainer<ShardedModel<sk::DefaultEngine, T, DevicePlace>, DevicePlace> trainer(
+    Trainer<ShardedModel<T, DevicePlace>, DevicePlace> trainer(
         context, job,
         [](const auto& groups, const Options& options) { return make_adamw<sk::StateFormat::full>(groups, options); },
         {context.compute_stream(), products});

@@ -24,10 +24,10 @@ inline std::vector<sk::ParamGroup> without_decay_of_vectors() {
 }
 
 /// AdamW with the command line's options, and its states in `Format`.
-template <sk::StateFormat Format, class Engine, class Precision>
-std::unique_ptr<sk::Optimizer<Engine>> make_adamw(const sk::Model<Engine, Precision>& model, const Options& options) {
+template <sk::StateFormat Format, class Precision>
+std::unique_ptr<sk::Optimizer> make_adamw(const sk::Model<Precision>& model, const Options& options) {
     const sk::AdamWOptions adamw{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
-    return std::make_unique<sk::AdamW<Engine, Precision, Format>>(model, adamw, without_decay_of_vectors());
+    return std::make_unique<sk::AdamW<Precision, Format>>(model, adamw, without_decay_of_vectors());
 }
 
 }  // namespace train_gpt

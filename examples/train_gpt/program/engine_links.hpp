@@ -21,8 +21,7 @@ namespace train_gpt {
 namespace sk = shardkit;
 
 /// How the model and the sequences are split, as this rank sees it.
-template <class Engine>
-Split split_of(const sk::Context<Engine>& context, const Options& options) {
+inline Split split_of(const sk::Context& context, const Options& options) {
     return options.split(context.grid().coordinate(sk::Tp::name, context.rank()),
                          context.grid().coordinate(sk::Cp::name, context.rank()));
 }
@@ -33,20 +32,20 @@ inline std::size_t exchanged_block(const Options& options) {
     return attention_shape(options.model, split, split.local(options.pass_shape())).keys_values();
 }
 /// What the exchange of a rank's keys and values holds, if activations are S.
-template <class Engine, class S>
+template <class S>
 std::size_t exchange_bytes(const Options& options, const sk::engine::Traits& engine) {
     const std::size_t block = exchanged_block(options);
     return options.context == ContextExchange::ring
-               ? sk::cp::RingExchange<Engine, S>::bytes(block, options.mesh.cp, engine)
-               : sk::cp::GatherExchange<Engine, S>::bytes(block, options.mesh.cp, engine);
+               ? sk::cp::RingExchange<S>::bytes(block, options.mesh.cp, engine)
+               : sk::cp::GatherExchange<S>::bytes(block, options.mesh.cp, engine);
 }
 
 /// The links of a rank to those that it shares the model and the sequences with, over an engine's communicators.
-template <class Engine, class S>
+template <class S>
 class EngineLinks final : public Links<S> {
   public:
     /// Collective over the mesh. Passes are of at most the options' shape.
-    EngineLinks(sk::Context<Engine>& context, const Options& options)
+    EngineLinks(sk::Context& context, const Options& options)
         : context_(context),
           tp_(context.template sub_mesh<sk::Axes<sk::Tp>>()),
           sequence_parallel_(options.split().splits_tokens() ? sk::tp::SequenceParallel::on
@@ -97,11 +96,11 @@ class EngineLinks final : public Links<S> {
         }
     }
 
-    sk::Context<Engine>& context_;
-    typename Engine::Communicator tp_;
+    sk::Context& context_;
+    sk::host::Communicator tp_;
     sk::tp::SequenceParallel sequence_parallel_;
-    std::optional<sk::cp::RingExchange<Engine, S>> ring_;
-    std::optional<sk::cp::GatherExchange<Engine, S>> gather_;
+    std::optional<sk::cp::RingExchange<S>> ring_;
+    std::optional<sk::cp::GatherExchange<S>> gather_;
 };
 
 }  // namespace train_gpt

@@ -101,7 +101,7 @@ struct ExpertScratch {
 /// down(gelu(up(norm(x)))). The tokens go to the ranks of their experts and come back; tp cuts each expert, whose
 /// outputs are summed. Memory is laid out once, for passes of at most so many tokens. Without a capacity the host
 /// waits in each forward pass for how many rows it gets; with one no pass waits, so that it can be captured.
-template <class Engine, class T, class Place = HostPlace>
+template <class T, class Place = HostPlace>
 class ExpertLayers {
     using S = typename Place::template Storage<T>;
     using A = Arithmetic<S>;
@@ -111,11 +111,11 @@ class ExpertLayers {
     static std::size_t bytes(const ModelConfig& config, const Split& split, std::size_t tokens, std::size_t ep,
                              const sk::engine::Traits& engine = {}) {
         return engine.buffer_bytes(arena_bytes(config, ExpertExtents::of(config, split, tokens, ep))) +
-               sk::ep::TokenExchange<Engine>::bytes(config.experts, engine);
+               sk::ep::TokenExchange::bytes(config.experts, engine);
     }
 
     /// Collective over the mesh.
-    ExpertLayers(sk::Context<Engine>& context, const ModelConfig& config, const Split& split, std::size_t tokens,
+    ExpertLayers(sk::Context& context, const ModelConfig& config, const Split& split, std::size_t tokens,
                  const Place& place = {})
         : context_(&context),
           place_(place),
@@ -312,13 +312,13 @@ class ExpertLayers {
         }
     }
 
-    sk::Context<Engine>* context_;
+    sk::Context* context_;
     Place place_;
-    typename Engine::Communicator tp_;
-    sk::ep::TokenExchange<Engine> exchange_;
+    sk::host::Communicator tp_;
+    sk::ep::TokenExchange exchange_;
     ExpertExtents x_;
     std::size_t capacity_;
-    typename Engine::template Buffer<std::uint8_t> memory_;
+    sk::HostBuffer<std::uint8_t> memory_;
     ExpertScratch<T, Place> scratch_{};
     std::vector<Layer> layers_;
     std::size_t tokens_ = 0;

@@ -55,9 +55,8 @@ class KeptCalls {
 };
 
 /// Returns every rank's record, with these calls. Collective over the world.
-template <class Engine>
-std::vector<sk::recorder::RankRecord> gather_records(sk::Context<Engine>& context,
-                                                     std::vector<sk::recorder::RecentCall> calls) {
+inline std::vector<sk::recorder::RankRecord> gather_records(sk::Context& context,
+                                                            std::vector<sk::recorder::RecentCall> calls) {
     const std::size_t ranks = context.world_size();
     const std::string text = to_json(sk::recorder::RankRecord{
         std::string(context.world().engine_name()), context.rank(), ranks, "", false, 0, std::move(calls), 0});

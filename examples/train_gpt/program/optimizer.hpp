@@ -19,9 +19,8 @@ namespace sk = shardkit;
 
 /// The optimizer that the command line names.
 /// @pre --states is full with other optimizers than AdamW, and with fp64; see validate(const Options&)
-template <class Engine, class Precision>
-std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const sk::Model<Engine, Precision>& model,
-                                                      const Options& options) {
+template <class Precision>
+std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model<Precision>& model, const Options& options) {
     if constexpr (sizeof(typename Precision::Master) == sizeof(float)) {
         using enum sk::StateFormat;
         if (options.states == bf16) { return make_adamw<bf16>(model, options); }
@@ -30,21 +29,21 @@ std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const sk::Model<Engine, Pr
     if (options.optimizer == OptimizerKind::adamw) { return make_adamw<sk::StateFormat::full>(model, options); }
     if (options.optimizer == OptimizerKind::lion) {
         const sk::LionOptions lion{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
-        return std::make_unique<sk::Lion<Engine, Precision>>(model, lion, without_decay_of_vectors());
+        return std::make_unique<sk::Lion<Precision>>(model, lion, without_decay_of_vectors());
     }
     if (options.optimizer == OptimizerKind::muon) {
         const sk::AdamWOptions rest{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
         const sk::MuonOptions muon{.learning_rate = options.learning_rate,
                                    .weight_decay = options.weight_decay,
                                    .scale = sk::MuonScale::moonlight};  // so that one learning rate serves both
-        return std::make_unique<sk::Muon<Engine, Precision>>(model, sk::CblasProducts{}, muon, rest, sk::Matrices{},
-                                                             without_decay_of_vectors());
+        return std::make_unique<sk::Muon<Precision>>(model, sk::CblasProducts{}, muon, rest, sk::Matrices{},
+                                                     without_decay_of_vectors());
     }
     const sk::SgdOptions sgd{.learning_rate = options.learning_rate,
                              .rule = sk::Momentum::classical,
                              .momentum = 0.9,
                              .weight_decay = options.weight_decay};
-    return std::make_unique<sk::SGD<Engine, Precision>>(model, sgd, without_decay_of_vectors());
+    return std::make_unique<sk::SGD<Precision>>(model, sgd, without_decay_of_vectors());
 }
 
 }  // namespace train_gpt

@@ -269,14 +269,13 @@ void add_schedule(PlanSummary& summary, const Options& options, std::span<const 
 /// What a rank's model computes with, where a Place has it.
 template <class T, class Place>
 std::uint64_t workspace_bytes(const Options& options, const sk::engine::Traits& engine) {
-    using Engine = sk::self::Engine;
     const Split split = options.split();
     const std::size_t tokens = split.local(options.pass_shape()).tokens();
-    return engine.buffer_bytes(Workspace<Engine, T, Place>::bytes(options)) +
-           engine.buffer_bytes(TokensAhead<Engine, Place>::bytes(options), true) +
-           exchange_bytes<Engine, typename Place::template Storage<T>>(options, engine) +
+    return engine.buffer_bytes(Workspace<T, Place>::bytes(options)) +
+           engine.buffer_bytes(TokensAhead<Place>::bytes(options), true) +
+           exchange_bytes<typename Place::template Storage<T>>(options, engine) +
            (options.model.experts > 0
-                ? ExpertLayers<Engine, T, Place>::bytes(options.model, split, tokens, options.ep, engine)
+                ? ExpertLayers<T, Place>::bytes(options.model, split, tokens, options.ep, engine)
                 : 0);
 }
 

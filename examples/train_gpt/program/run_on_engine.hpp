@@ -18,7 +18,7 @@ namespace train_gpt {
 namespace sk = shardkit;
 
 /// What each rank runs: the same compiled function on every engine.
-using RankFunction = std::function<void(sk::Context<>& rank)>;
+using RankFunction = std::function<void(sk::Context& rank)>;
 
 /// Runs on_rank on the ranks of the job's engine and mesh that live in this process.
 /// @throws whatever a rank throws; InputError for --engine mpi when this program was built without MPI

@@ -37,8 +37,8 @@ Token pick(std::span<const A> logits, double uniform) {
 /// `count` tokens that a model writes after `begin`, each drawn from its distribution over the next one. Where
 /// sequences are split, tokens are added up to the next length that can be; none before sees them.
 /// Collective: every rank runs it and gathers the same groups; all get the same tokens.
-template <class Model, class Engine, class T = typename Model::T>
-std::vector<Token> sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, const ModelConfig& config,
+template <class Model, class T = typename Model::T>
+std::vector<Token> sample(sk::Context& context, Model& model, Pass<T>& pass, const ModelConfig& config,
                           const Split& split, Token begin, std::size_t count, std::uint64_t seed) {
     using A = Arithmetic<T>;
     std::vector<Token> text{begin};

@@ -21,18 +21,17 @@ namespace train_gpt {
 
 /// The GPT's parameters in sharded groups: every transformer block is one, and where the configuration has experts,
 /// a layer of them behind each block two. Their policy comes from the command line: a trainer that knows it says
-/// Sharded<Group, FullShard, Engine>. `Place`: where experts compute.
-template <class EngineType, class ElementType, class Place = HostPlace>
+/// Sharded<Group, FullShard>. `Place`: where experts compute.
+template <class ElementType, class Place = HostPlace>
 class ShardedModel {
   public:
-    using Engine = EngineType;
     using T = ElementType;
     template <class Group>
-    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
 
     /// Collective over the mesh. Parameters are zero until `groups()` are initialized. Experts have memory for this
     /// rank's largest pass.
-    ShardedModel(sk::Context<Engine>& context, const Options& options, const Place& place = {})
+    ShardedModel(sk::Context& context, const Options& options, const Place& place = {})
         : embedding(context, "embedding", embedding_shapes<T>(options.model),
                     group_options<EmbeddingGroup<T>>(options)),
           head(context, "head", head_shapes<T>(options.model), group_options<HeadGroup<T>>(options)) {
@@ -64,11 +63,11 @@ class ShardedModel {
     Layer<EmbeddingGroup<T>> embedding;
     std::vector<Layer<BlockGroup<T>>> blocks;
     Layer<HeadGroup<T>> head;
-    std::vector<Layer<LogitsGroup<T>>> logits;                    // one where the head is untied, else none
-    std::vector<Layer<RouterGroup<T>>> routers;                   // one for each block with experts
-    std::vector<Layer<ExpertGroup<T>>> experts;                   // likewise
-    std::optional<ExpertLayers<Engine, T, Place>> expert_layers;  // of them all
-    double auxiliary = 0;                                         // what a pass multiplies its auxiliary loss by
+    std::vector<Layer<LogitsGroup<T>>> logits;            // one where the head is untied, else none
+    std::vector<Layer<RouterGroup<T>>> routers;           // one for each block with experts
+    std::vector<Layer<ExpertGroup<T>>> experts;           // likewise
+    std::optional<ExpertLayers<T, Place>> expert_layers;  // of them all
+    double auxiliary = 0;                                 // what a pass multiplies its auxiliary loss by
 
     bool tied() const noexcept { return logits.empty(); }
     auto groups() { return sk::Model{embedding, blocks, head, logits, routers, experts}; }

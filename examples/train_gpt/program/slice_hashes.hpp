@@ -39,8 +39,7 @@ class SliceHashes {
     /// Returns the hashes of all slices of the step, each group's one behind the other; empty but on rank 0. Ranks of
     /// tp have parts of a slice, whose hashes add up. Collective over the world, of which every rank has as many
     /// slices.
-    template <class Engine>
-    std::vector<std::vector<shardkit::ValuesHash>> gather(shardkit::Context<Engine>& context) const {
+    std::vector<std::vector<shardkit::ValuesHash>> gather(shardkit::Context& context) const {
         std::vector<std::uint64_t> all(numbers_.size() * context.world_size());
         shardkit::all_gather(context.world(), numbers_, all, context.compute_stream());
         std::vector<std::vector<shardkit::ValuesHash>> slices;

@@ -24,7 +24,7 @@ inline std::size_t tokens_of_step(const Options& options) {
 
 /// The tokens of the next steps in the memory of a place that the host does not write, so that what gives a step its
 /// own waits for nothing but where the next ones are copied there.
-template <class Engine, class Place>
+template <class Place>
 class TokensAhead {
   public:
     /// What is allocated of the engine's memory.
@@ -32,7 +32,7 @@ class TokensAhead {
         return steps(options) * tokens_of_step(options) * sizeof(Token);
     }
 
-    TokensAhead(const sk::Context<Engine>& context, const Options& options)
+    TokensAhead(const sk::Context& context, const Options& options)
         : stream_(context.compute_stream()),
           of_step_(tokens_of_step(options)),
           on_host_(steps(options) * of_step_),
@@ -48,7 +48,7 @@ class TokensAhead {
             if (!filled_ || number < first_ || number >= first_ + steps) {
                 for (std::size_t s = 0; s < steps; ++s) { fill(number + s, on_host_.data() + s * of_step_); }
                 // As bytes: these are no elements of the library's.
-                Engine::Kernels::copy_in(
+                sk::host::AnyKernels::copy_in(
                     stream_, std::span(reinterpret_cast<const std::uint8_t*>(on_host_.data()), memory_.size()),
                     std::span<std::uint8_t>(memory_.data(), memory_.size()));
                 first_ = number;
@@ -65,11 +65,11 @@ class TokensAhead {
         return std::clamp<std::size_t>(Place::tokens_ahead / tokens_of_step(options), 1, options.steps);
     }
 
-    typename Engine::Stream stream_;
+    sk::AnyStream stream_;
     std::size_t of_step_;
-    std::vector<Token> on_host_;                             // [steps, microbatches, tokens | targets]
-    typename Engine::template Buffer<std::uint8_t> memory_;  // likewise
-    std::size_t first_ = 0;                                  // the step whose tokens it begins with
+    std::vector<Token> on_host_;           // [steps, microbatches, tokens | targets]
+    sk::HostBuffer<std::uint8_t> memory_;  // likewise
+    std::size_t first_ = 0;                // the step whose tokens it begins with
     bool filled_ = false;
 };
 

@@ -35,8 +35,7 @@ namespace train_gpt {
 
 /// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
 /// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
-template <class Engine>
-std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
+inline std::vector<CollectiveCount> mean_collectives(sk::Context& context) {
     constexpr std::size_t fields = 3;
     const auto rows = context.traffic().rows();
     std::vector<std::uint64_t> means;
@@ -80,8 +79,7 @@ inline void require_finite(std::size_t step, double loss, std::optional<double> 
 }
 
 /// The multiply-adds of a rank, as Work says. Collective over the world.
-template <class Engine>
-Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
+inline Work work_of_ranks(sk::Context& context, const MultiplyAdds& before) {
     const std::uint64_t attention = multiply_adds().attention - before.attention;
     Work work{multiply_adds().all - before.all - attention, attention, attention};
     work.attention_least = sk::all_reduce_value(context, work.attention_least, sk::ReduceOp::min);
@@ -91,20 +89,19 @@ Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
 
 /// The signal that came to any rank by now, the same on every rank: they reach ranks at different times. 0 where none
 /// did, or where nobody asks. Collective over the world.
-template <class Engine>
-int agreed_signal(sk::Context<Engine>& context, const Job& job) {
+inline int agreed_signal(sk::Context& context, const Job& job) {
     if (!job.signal) { return 0; }
     const auto signal = static_cast<std::uint64_t>(job.signal());
     return static_cast<int>(sk::all_reduce_value(context, signal, sk::ReduceOp::max));
 }
 
 /// The steps of a run on one rank.
-template <class T, class Engine>
+template <class T>
 class RankSteps {
-    using Model = ShardedModel<Engine, T>;
+    using Model = ShardedModel<T>;
 
   public:
-    RankSteps(sk::Context<Engine>& context, const Job& job, const CountedAllocations& counted, Results& results)
+    RankSteps(sk::Context& context, const Job& job, const CountedAllocations& counted, Results& results)
         : context_(context),
           job_(job),
           counted_(counted),
@@ -256,7 +253,7 @@ class RankSteps {
         return {timed_.steps, mean(timed_.seconds), mean(timed_.compute), mean(timed_.communication)};
     }
 
-    sk::Context<Engine>& context_;
+    sk::Context& context_;
     const Job& job_;
     const CountedAllocations& counted_;
     Results& results_;
@@ -271,11 +268,11 @@ class RankSteps {
 };
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
-template <class T, class Engine>
-void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& results) {
+template <class T>
+void train_on_rank(sk::Context& context, const Job& job, Results& results) {
     const CountedAllocations counted;
     const bool reports = context.rank() == 0;
-    RankSteps<T, Engine> steps(context, job, counted, results);
+    RankSteps<T> steps(context, job, counted, results);
     const bool completed = steps.run();
     if (completed && reports && job.trained) { job.trained(); }
     if (job.options.slices > 0 && completed) {
@@ -296,7 +293,7 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
 template <class T>
 Results train_as(const Job& job) {
     Results results(job.options.steps - job.start.first_step);
-    run_on_engine(job, [&](sk::Context<>& rank) { train_on_rank<T>(rank, job, results); });
+    run_on_engine(job, [&](sk::Context& rank) { train_on_rank<T>(rank, job, results); });
     return results;
 }
 

@@ -52,16 +52,15 @@ namespace train_gpt {
 /// that a step can be captured into a graph.
 template <class Model, class Place>
 class Trainer {
-    using Engine = typename Model::Engine;
     using T = typename Model::T;
-    using OfRank = Workspace<Engine, T, Place>;
+    using OfRank = Workspace<T, Place>;
 
   public:
     /// Takes all memory of the run, and reads what the run begins with. Collective over the mesh.
     /// `make`: returns the optimizer for groups and options.
     /// @throws FileError or std::invalid_argument, on every rank, when that cannot be read
     template <class Make>
-    Trainer(sk::Context<Engine>& context, const Job& job, const Make& make, const Place& place = {})
+    Trainer(sk::Context& context, const Job& job, const Make& make, const Place& place = {})
         : context_(context),
           job_(job),
           options_(job.options),
@@ -114,8 +113,8 @@ class Trainer {
             if (slice_hashes_) { slice_hashes_->begin_slice(sk::slice_of(groups_, m)); }
             pass(accumulation, m);
         }
-        const sk::StepOptions<Engine> how{.divisor = divisor(),
-                                          .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited};
+        const sk::StepOptions how{.divisor = divisor(),
+                                  .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited};
         const auto norm = options_.hashes.empty() || releases ? optimizer_->step(std::move(accumulation), how)
                                                               : hashed_step(std::move(accumulation), how);
         if (!releases) { norm_ = norm; }
@@ -134,7 +133,7 @@ class Trainer {
     std::span<const double> losses(std::size_t first, std::size_t count) {
         const auto compute = context_.compute_stream();
         const auto read = [&](std::span<const double> from, std::span<double> to) {
-            Engine::Kernels::copy_out(compute, from, to);
+            sk::host::AnyKernels::copy_out(compute, from, to);
         };
         read(work_.losses(), losses_);
         const std::span<double> sums = std::span(sums_).first(count);
@@ -145,7 +144,7 @@ class Trainer {
         }
         if (options_.slices == 0) {
             const std::span<double> there = work_.sums().first(count);
-            Engine::Kernels::copy_in(compute, std::span<const double>(sums), there);
+            sk::host::AnyKernels::copy_in(compute, std::span<const double>(sums), there);
             sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, there, compute);
             read(there, sums);
         }
@@ -263,7 +262,7 @@ class Trainer {
                    to + (work_.targets(m) - work_.tokens(m)));
     }
     /// *losses of microbatch m become the sum of its tokens'.
-    void pass(sk::Accumulation<Engine>& accumulation, std::size_t m) {
+    void pass(sk::Accumulation& accumulation, std::size_t m) {
         forward_backward(model_, accumulation, work_.pass(), {options_.microbatch_sequences(m), part_.tokens()},
                          work_.tokens(m), work_.targets(m), work_.losses().data() + m,
                          [this](const auto& layer, const auto& gradients) {
@@ -276,19 +275,19 @@ class Trainer {
     }
     /// What the optimizer's step does, and the hashes of the gradients that it takes, which no traffic is counted
     /// for.
-    sk::GlobalNorm<Engine> hashed_step(sk::Accumulation<Engine>&& accumulation, const sk::StepOptions<Engine>& how) {
-        sk::Reduced<Engine> reduced = sk::reduce(std::move(accumulation), how.divisor);
+    sk::GlobalNorm hashed_step(sk::Accumulation&& accumulation, const sk::StepOptions& how) {
+        sk::Reduced reduced = sk::reduce(std::move(accumulation), how.divisor);
         const sk::TrafficLog before = context_.traffic();
         gradient_hashes_ = sk::hash_values(reduced);
         context_.traffic() = before;
-        const sk::GlobalNorm<Engine> norm = sk::global_norm(reduced);
+        const sk::GlobalNorm norm = sk::global_norm(reduced);
         optimizer_->step(std::move(reduced), sk::clip(norm, how.max_norm));
         return norm;
     }
     /// Gives a new run's model its first values, those of --init or random ones, and lets its steps follow their
     /// schedule: before the optimizer takes memory,
     /// because the buffers that windows share without a schedule are given back for it.
-    std::optional<sk::schedule::Following<Engine>> begin(const Job& job) {
+    std::optional<sk::schedule::Following> begin(const Job& job) {
         if (job.start.folder.empty() && options_.init.empty()) {
             groups_.initialize(Initialiser(options_.seed, options_.model));
         } else if (job.start.folder.empty()) {
@@ -309,23 +308,23 @@ class Trainer {
         if (context_.rank() == 0) { all.push_back({layer.path(), std::string(P::name), std::move(values)}); }
     }
 
-    sk::Context<Engine>& context_;
+    sk::Context& context_;
     const Job& job_;
     const Options& options_;
     Place place_;
     Split split_;
     sk::cp::CausalChunks part_;
-    typename Engine::Communicator data_ranks_;
+    sk::host::Communicator data_ranks_;
     DataOrder data_;
     Model model_;
     decltype(std::declval<Model&>().groups()) groups_;
-    std::optional<sk::schedule::Following<Engine>> following_;
-    std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
-    EngineLinks<Engine, typename OfRank::OfPass::S> links_;
+    std::optional<sk::schedule::Following> following_;
+    std::unique_ptr<sk::Optimizer> optimizer_;
+    EngineLinks<typename OfRank::OfPass::S> links_;
     OfRank work_;
-    TokensAhead<Engine, Place> ahead_;
-    std::vector<double> losses_, sums_;           // as the workspace has them
-    std::optional<sk::GlobalNorm<Engine>> norm_;  // of the last step, where its gradients were all there
+    TokensAhead<Place> ahead_;
+    std::vector<double> losses_, sums_;   // as the workspace has them
+    std::optional<sk::GlobalNorm> norm_;  // of the last step, where its gradients were all there
     std::vector<sk::ValuesHash> gradient_hashes_;
     std::optional<SliceHashes> slice_hashes_;  // of a run with --slices whose hashes are asked for
     bool times_calls_ = false;

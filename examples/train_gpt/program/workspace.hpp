@@ -17,7 +17,7 @@ namespace train_gpt {
 /// Everything that a rank's model computes with besides what the library holds: activations, scratch, the tokens of a
 /// step, and losses. One block of memory, taken before the first step, of the engine's, whose peers see it: tp and
 /// cp communicate out of it.
-template <class Engine, class T, class Place>
+template <class T, class Place>
 class Workspace {
   public:
     using OfPass = Pass<T, Place>;
@@ -30,7 +30,7 @@ class Workspace {
         return counter.used() + OfPass::bytes(options.model, split, split.local(options.pass_shape()), place);
     }
 
-    Workspace(const shardkit::Context<Engine>& context, const Options& options, Links<typename OfPass::S>& links,
+    Workspace(const shardkit::Context& context, const Options& options, Links<typename OfPass::S>& links,
               const Place& place)
         : memory_(context.template buffer<std::uint8_t>(bytes(options, place))),
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
@@ -60,7 +60,7 @@ class Workspace {
         return {tokens, losses, doubles(options.every)};
     }
 
-    typename Engine::template Buffer<std::uint8_t> memory_;
+    shardkit::HostBuffer<std::uint8_t> memory_;
     Arena arena_;
     Numbers numbers_;
     std::size_t of_pass_;

@@ -18,7 +18,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/optim/update.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/step/model.hpp>
@@ -93,17 +93,15 @@ namespace shardkit SHARDKIT_BUILD {
 /// Group i of the one is the average of group i of the other. Both models' groups outlive it.
 /// Memory:  a number for each group. That of the averages is their groups'
 /// Cost:    of an update: local work, 12 bytes moved per fp32 element that the rank updates; no communication
-template <class EngineType, class AverageType, class PrecisionType = AverageType>
+template <class AverageType, class PrecisionType = AverageType>
 class MovingAverage {
   public:
-    using Engine = EngineType;
-
     /// Copies the model's weights, where no load has read the average's: make it once they have their values, before
     /// a load of both or behind it.
     /// @throws std::invalid_argument, with both groups, where a rank does not update the same elements of the two;
     ///         where the average is not frozen, is in 16 bits, or a load has read some of a group's weights only;
     ///         UsageError as update
-    MovingAverage(const Model<Engine, AverageType>& average, const Model<Engine, PrecisionType>& of,
+    MovingAverage(const Model<AverageType>& average, const Model<PrecisionType>& of,
                   SourceLocation where = SourceLocation::current())
         : average_(average), of_(of) {
         detail::List<rules::UpdateRange> ranges;
@@ -135,13 +133,13 @@ class MovingAverage {
 
   private:
     template <class P>
-    using StateOf = detail::GroupState<Engine, P>;
+    using StateOf = detail::GroupState<P>;
 
     /// f(average's state, the model's) for every pair of groups.
     template <class F>
     void for_each_pair(const F& f, SourceLocation where) {
-        std::vector<detail::Group<Engine>*> sources;
-        for (detail::Group<Engine>& group : detail::Access::each(of_, where)) { sources.push_back(&group); }
+        std::vector<detail::Group*> sources;
+        for (detail::Group& group : detail::Access::each(of_, where)) { sources.push_back(&group); }
         if (sources.size() != average_.size()) {
             throw_invalid_argument(where, "MovingAverage: the average has ", average_.size(), " groups, the model ",
                                    sources.size(), "; expected one for each");
@@ -172,7 +170,7 @@ class MovingAverage {
                 stated_ = book->keep({{"decay of the moving average", detail::number_text(decay), where}});
             }
             decay_ = decay;
-            Engine::Kernels::run_once(context.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
+            host::AnyKernels::run_once(context.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
         }
         std::size_t number = 0;
         for_each_pair(
@@ -267,8 +265,8 @@ class MovingAverage {
                     spans.scales = to.parameters().updated_scales();
                     spans.gradient = values;
                     const std::span<const rules::UpdateRange> ranges(ranges_.data() + number, 1);
-                    Engine::Kernels::update(stream, ranges, numbers_.data()->template update<Arithmetic<Average>>(),
-                                            &numbers_.data()->skip, spans);
+                    host::AnyKernels::update(stream, ranges, numbers_.data()->template update<Arithmetic<Average>>(),
+                                             &numbers_.data()->skip, spans);
                 }
             });
         });
@@ -276,10 +274,10 @@ class MovingAverage {
         to.statements().add_update(detail::statement_hash(3, std::bit_cast<std::uint64_t>(decay_)), hash_of(stated_));
     }
 
-    Model<Engine, AverageType> average_;
-    Model<Engine, PrecisionType> of_;
-    detail::EngineTable<Engine, rules::UpdateRange> ranges_;  // of each group
-    detail::EngineTable<Engine, detail::MovingAverageNumbers> numbers_;
+    Model<AverageType> average_;
+    Model<PrecisionType> of_;
+    detail::EngineTable<rules::UpdateRange> ranges_;  // of each group
+    detail::EngineTable<detail::MovingAverageNumbers> numbers_;
     detail::List<Loads> loads_;  // of each parameter, when it was last updated
     double decay_ = 0;
     detail::StatementsHandle stated_;  // of the decay

@@ -34,25 +34,22 @@ namespace shardkit::checkpoint SHARDKIT_BUILD {
 ///     State state{Model{generator, critic, averages}, of_generator};
 ///     state.add(of_critic).add(loss_scale).add(critics_loss_scale, "critic");
 /// A State refers to its parts, which must outlive it. Every rank makes the same one.
-template <class EngineType>
 class State {
   public:
-    using Engine = EngineType;
-
     /// The contents are a model alone. @throws std::invalid_argument for two groups with one path
-    explicit State(const Groups<Engine>& model, SourceLocation where = SourceLocation::current())
+    explicit State(const Groups& model, SourceLocation where = SourceLocation::current())
         : context_(&model.context(where)), model_(model) {
         check_paths(model, where);
     }
     /// The contents are a model and an optimizer of all or some of its groups.
     /// @throws std::invalid_argument for two groups with one path, or when the optimizer has a group that is not the
     /// model's
-    State(const Groups<Engine>& model, Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current())
+    State(const Groups& model, Optimizer& optimizer, SourceLocation where = SourceLocation::current())
         : State(model, where) {
         add(optimizer, where);
     }
     /// The contents are a model, an optimizer and a loss scale.
-    State(const Groups<Engine>& model, Optimizer<Engine>& optimizer, LossScale<Engine>& loss_scale,
+    State(const Groups& model, Optimizer& optimizer, LossScale& loss_scale,
           SourceLocation where = SourceLocation::current())
         : State(model, optimizer, where) {
         add(loss_scale, {}, where);
@@ -60,24 +57,24 @@ class State {
 
     /// Adds an optimizer of other groups of the model.
     /// @throws std::invalid_argument when it has a group that is not the model's, or that another optimizer has
-    State& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
-        const auto identities = [&](const Groups<Engine>& groups) {
+    State& add(Optimizer& optimizer, SourceLocation where = SourceLocation::current()) {
+        const auto identities = [&](const Groups& groups) {
             detail::List<std::size_t> list;
-            for (const detail::Group<Engine>& group : detail::Access::each(groups, where)) {
+            for (const detail::Group& group : detail::Access::each(groups, where)) {
                 list.push_back(group.identity());
             }
             detail::sort_numbers({list.data(), list.size()});
             return list;
         };
-        const auto require = [&](const Groups<Engine>& among, bool expected, const char* text) {
+        const auto require = [&](const Groups& among, bool expected, const char* text) {
             const detail::List<std::size_t> known = identities(among);
-            for (const detail::Group<Engine>& group : detail::Access::each(optimizer.model(), where)) {
+            for (const detail::Group& group : detail::Access::each(optimizer.model(), where)) {
                 if (std::binary_search(known.begin(), known.end(), group.identity()) == expected) { continue; }
                 throw_invalid_argument(where, "checkpoint::State: '", group.path(), "' of the optimizer ", text);
             }
         };
         require(model_, true, "is no group of the model");
-        for (Optimizer<Engine>* const other : optimizers_) {
+        for (Optimizer* const other : optimizers_) {
             require(other->model(), false,
                     "is another optimizer's too: expected one for each group, as a CombinedOptimizer is");
         }
@@ -86,8 +83,7 @@ class State {
     }
     /// Adds a loss scale under a name; one loss scale may have none.
     /// @throws std::invalid_argument for a name that exists already
-    State& add(LossScale<Engine>& loss_scale, std::string name = {},
-               SourceLocation where = SourceLocation::current()) {
+    State& add(LossScale& loss_scale, std::string name = {}, SourceLocation where = SourceLocation::current()) {
         for (const auto& [known, at] : loss_scales_) {
             if (known == name) {
                 throw_invalid_argument(where, "checkpoint::State: two loss scales are called '", name,
@@ -111,14 +107,14 @@ class State {
         return *this;
     }
 
-    Context<Engine>& context() const noexcept { return *context_; }
+    Context& context() const noexcept { return *context_; }
 
   private:
     friend detail::Access;
 
-    static void check_paths(const Groups<Engine>& model, SourceLocation where) {
+    static void check_paths(const Groups& model, SourceLocation where) {
         detail::NameIndex paths;
-        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+        for (const detail::Group& group : detail::Access::each(model, where)) {
             if (paths.add(group.path()).is_new) { continue; }
             throw_invalid_argument(where, "checkpoint::State: two groups have the path '", group.path(), "'");
         }
@@ -126,16 +122,16 @@ class State {
     /// Returns the current state. Waits for the compute stream.
     detail::SavedState capture(SourceLocation where) const {
         detail::SavedState state;
-        detail::List<detail::SavedGroupOf<Engine>*> groups;
-        for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
-            auto saved = std::make_unique<detail::SavedGroupOf<Engine>>(group);
+        detail::List<detail::SavedGroupOf*> groups;
+        for (detail::Group& group : detail::Access::each(model_, where)) {
+            auto saved = std::make_unique<detail::SavedGroupOf>(group);
             groups.push_back(saved.get());
             state.groups.push_back(std::move(saved));
         }
         trust_waits(state, where);
-        for (detail::SavedGroupOf<Engine>* const group : groups) { group->list_own(); }
+        for (detail::SavedGroupOf* const group : groups) { group->list_own(); }
         std::size_t number = 0;  // of a group, which is found fastest in the optimizer's order
-        for_each_part([&](Optimizer<Engine>& optimizer) {
+        for_each_part([&](Optimizer& optimizer) {
             const auto progress = detail::Access::progress(optimizer, where);
             std::size_t next = 0;
             for (const auto& of : detail::Access::held(optimizer, where)) {
@@ -158,22 +154,20 @@ class State {
         return state;
     }
     /// Lets the host wait for streams of a World that has lost ranks since, if the values are those before the loss.
-    void trust_waits([[maybe_unused]] detail::SavedState& state, [[maybe_unused]] SourceLocation where) const {
-        if constexpr (requires(const typename Engine::Stream stream) { stream.trust(true); }) {
-            if (detail::host_reads<Engine>(context_->compute_stream())) { return; }
-            for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
-                if (!detail::was_waited_for(context_->compute_stream(), group.parameters().updated())) { return; }
-            }
-            const std::array streams{context_->communication_stream(), context_->compute_stream()};
-            for (const auto& stream : streams) { stream.trust(true); }
-            state.trust = std::shared_ptr<void>(nullptr, [streams](void*) {
-                for (const auto& stream : streams) { stream.trust(false); }
-            });
+    void trust_waits(detail::SavedState& state, SourceLocation where) const {
+        if (detail::host_reads(context_->compute_stream())) { return; }
+        for (detail::Group& group : detail::Access::each(model_, where)) {
+            if (!detail::was_waited_for(context_->compute_stream(), group.parameters().updated())) { return; }
         }
+        const std::array streams{context_->communication_stream(), context_->compute_stream()};
+        for (const auto& stream : streams) { stream.trust(true); }
+        state.trust = std::shared_ptr<void>(nullptr, [streams](void*) {
+            for (const auto& stream : streams) { stream.trust(false); }
+        });
     }
     std::uint64_t version(SourceLocation where) const {
         std::uint64_t least = UINT64_MAX;
-        for (const detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+        for (const detail::Group& group : detail::Access::each(model_, where)) {
             least = std::min(least, group.version());
         }
         return least;
@@ -181,8 +175,8 @@ class State {
     /// f(optimizer) for each that holds something.
     template <class F>
     void for_each_part(const F& f) const {
-        for (Optimizer<Engine>* const optimizer : optimizers_) {
-            for (Optimizer<Engine>* const part : detail::Access::parts(*optimizer)) { f(*part); }
+        for (Optimizer* const optimizer : optimizers_) {
+            for (Optimizer* const part : detail::Access::parts(*optimizer)) { f(*part); }
         }
     }
     /// Gives the optimizers their numbers, in the order of `capture`.
@@ -190,7 +184,7 @@ class State {
         std::vector<detail::GroupProgress> progress;
         for (const detail::SavedProgress& each : numbers.progress) { progress.push_back(each.progress); }
         std::span<const detail::GroupProgress> left(progress);
-        for_each_part([&](Optimizer<Engine>& optimizer) {
+        for_each_part([&](Optimizer& optimizer) {
             const std::size_t count = detail::Access::held(optimizer, where).size();
             detail::Access::set_progress(optimizer, left.first(count), change, where);
             left = left.subspan(count);
@@ -211,13 +205,13 @@ class State {
         }
     }
 
-    Context<Engine>* context_;
-    Groups<Engine> model_;
+    Context* context_;
+    Groups model_;
     struct NamedScale {
         std::string name;
-        LossScale<Engine>* scale;
+        LossScale* scale;
     };
-    detail::List<Optimizer<Engine>*> optimizers_;
+    detail::List<Optimizer*> optimizers_;
     detail::List<NamedScale> loss_scales_;
     detail::List<detail::SavedBlob> blobs_;
 };

@@ -32,10 +32,9 @@ namespace shardkit::checkpoint {
 /// @throws  FileError, the same on every rank: `step` is missing or incomplete, a later step is a link (then nothing
 ///          was removed), or a step cannot be removed (then those above it were); std::invalid_argument when ranks
 ///          give different folders or steps
-template <class Engine>
-Folder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
-                 SourceLocation where = SourceLocation::current()) {
-    detail::RankWorldOf<Engine> world(context, "roll_back");
+inline Folder roll_back(Context& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
+                        SourceLocation where = SourceLocation::current()) {
+    detail::RankWorldOf world(context, "roll_back");
     Folder made{detail::concat(folder, "/", detail::step_name(step)), step, {}};
     detail::Fnv identity;
     identity.add(made.path);
@@ -53,10 +52,9 @@ Folder roll_back(Context<Engine>& context, const std::string& folder, std::uint6
 /// Order:   collective over the world; the host waits.
 /// @returns none if there is no step or no folder
 /// @throws  FileError, the same on every rank, when the folder cannot be read
-template <class Engine>
-std::optional<Folder> latest(Context<Engine>& context, const std::string& folder, FileCalls* files = nullptr,
-                             SourceLocation where = SourceLocation::current()) {
-    detail::RankWorldOf<Engine> world(context, "latest");
+inline std::optional<Folder> latest(Context& context, const std::string& folder, FileCalls* files = nullptr,
+                                    SourceLocation where = SourceLocation::current()) {
+    detail::RankWorldOf world(context, "latest");
     std::optional<Folder> found;
     std::vector<std::string> skipped;
     detail::together(world, where, [&] {
@@ -85,11 +83,10 @@ std::optional<Folder> latest(Context<Engine>& context, const std::string& folder
 /// @throws  FileError, the same on every rank, for a file that is missing, damaged or of another shape, or tensors
 ///          that only the state or only the files have, by name; UsageError while a window is open or a save is
 ///          pending. After a wrong digest the state has values of damaged files: load another checkpoint, or end
-template <class Engine>
-LoadReport load(Context<Engine>& context, const std::string& folder, const State<Engine>& state,
-                LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
+inline LoadReport load(Context& context, const std::string& folder, const State& state, LoadOptions options = {},
+                       SourceLocation where = SourceLocation::current()) {
     context.require_same("load", state.context(), "checkpoint::State", where);
-    detail::RankWorldOf<Engine> world(context, "load");
+    detail::RankWorldOf world(context, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
                    state);
@@ -98,12 +95,12 @@ LoadReport load(Context<Engine>& context, const std::string& folder, const State
 /// Loads a model's parameters from files of any origin: a safetensors file, an index of several, or a folder with
 /// either (docs/checkpoints.md lists them). Otherwise the same as load, but without digests.
 /// @throws  FileError as load, also for a folder with a model in several forms, and for files of another format
-template <class Engine, class Precision>
-LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
+template <class Precision>
+LoadReport load_model(Context& context, const std::string& path, const Model<Precision>& model,
                       LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
-    const State<Engine> state(model, where);
+    const State state(model, where);
     context.require_same("load_model", state.context(), "model", where);
-    detail::RankWorldOf<Engine> world(context, "load");
+    detail::RankWorldOf world(context, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); }, state);
 }

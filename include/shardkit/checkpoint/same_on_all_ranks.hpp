@@ -131,11 +131,10 @@ class Failure {
     std::array<char, 1024> what_{};
 };
 
-template <class Engine>
 class RankWorldOf final : public RankWorld, NotCopied {
   public:
     /// @param verb  the purpose: a rank that ends first ends the program with a message that contains it
-    RankWorldOf(Context<Engine>& context, std::string verb) : context_(context), verb_(std::move(verb)) {
+    RankWorldOf(Context& context, std::string verb) : context_(context), verb_(std::move(verb)) {
         Access::living(context_).push_back(&verb_);
     }
     ~RankWorldOf() override {
@@ -144,8 +143,8 @@ class RankWorldOf final : public RankWorld, NotCopied {
 
     std::size_t rank() const noexcept override { return context_.rank(); }
     std::size_t size() const noexcept override { return context_.world_size(); }
-    Failure& untold() override { return context_.template kept<Untold>().failure; }
-    List<std::uint64_t>& proven() override { return context_.template kept<Proven>().loads; }
+    Failure& untold() override { return context_.kept<Untold>().failure; }
+    List<std::uint64_t>& proven() override { return context_.kept<Proven>().loads; }
 
   protected:
     void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
@@ -156,18 +155,18 @@ class RankWorldOf final : public RankWorld, NotCopied {
             return std::span<Byte>(reinterpret_cast<Byte*>(data), count);
         };
         const auto stream = context_.compute_stream();
-        const auto given = context_.template buffer<std::uint8_t>(mine.size());
-        const auto gathered = context_.template buffer<std::uint8_t>(all.size());
-        Engine::Kernels::copy_in(stream, bytes(mine.data(), mine.size()), given.span());
+        const auto given = context_.buffer<std::uint8_t>(mine.size());
+        const auto gathered = context_.buffer<std::uint8_t>(all.size());
+        host::AnyKernels::copy_in(stream, bytes(mine.data(), mine.size()), given.span());
         all_gather(context_.world(), std::span<const std::uint8_t>(given.span()), gathered.span(), stream, where);
-        Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(gathered.span()),
-                                  bytes(all.data(), all.size()));
+        host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(gathered.span()),
+                                   bytes(all.data(), all.size()));
     }
 
   private:
     /// The error of an abandoned save, kept by the rank. If no save has reported it, the end of the rank prints it.
     struct Untold : private NotCopied {
-        explicit Untold(const Context<Engine>& context) : rank(context.rank()) {}
+        explicit Untold(const Context& context) : rank(context.rank()) {}
         ~Untold() {
             if (failure.happened()) {
                 std::fprintf(stderr, "shardkit: the end of rank %zu: %s\n", rank, failure.text().c_str());
@@ -178,11 +177,11 @@ class RankWorldOf final : public RankWorld, NotCopied {
     };
 
     struct Proven : private NotCopied {
-        explicit Proven(const Context<Engine>& /*context*/) {}
+        explicit Proven(const Context& /*context*/) {}
         List<std::uint64_t> loads;
     };
 
-    Context<Engine>& context_;
+    Context& context_;
     std::string verb_;
 };
 

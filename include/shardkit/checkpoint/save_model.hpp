@@ -210,12 +210,12 @@ namespace shardkit::checkpoint {
 /// durable.
 /// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: a file at `path` is
 ///          unchanged, and nothing else is left; std::invalid_argument and UsageError as `save`
-template <class Engine, class Precision>
-void save_model(Context<Engine>& context, std::string path, const Model<Engine, Precision>& model,
-                SaveOptions options = {}, SourceLocation where = SourceLocation::current()) {
-    const State<Engine> state(model, where);
+template <class Precision>
+void save_model(Context& context, std::string path, const Model<Precision>& model, SaveOptions options = {},
+                SourceLocation where = SourceLocation::current()) {
+    const State state(model, where);
     context.require_same("save_model", state.context(), "model", where);
-    detail::RankWorldOf<Engine> world(context, "save_model");
+    detail::RankWorldOf world(context, "save_model");
     detail::ModelFileRun(world, std::move(path), std::move(options), where).run([&] {
         return detail::Access::capture(state, where);
     });

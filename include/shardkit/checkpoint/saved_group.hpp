@@ -23,13 +23,12 @@
 namespace shardkit::detail {
 
 /// A group of a state on its engine: lists what it and its optimizers hold, and reads and writes it.
-template <class Engine>
 class SavedGroupOf final : public SavedGroup {
     using Use = std::function<void(std::size_t, std::span<const std::byte>)>;
 
   public:
-    explicit SavedGroupOf(Group<Engine>& group) : group_(group) {}
-    bool is(const Group<Engine>& group) const noexcept { return &group == &group_; }
+    explicit SavedGroupOf(Group& group) : group_(group) {}
+    bool is(const Group& group) const noexcept { return &group == &group_; }
 
     /// Lists the values that are saved of the group itself.
     void list_own() {
@@ -49,7 +48,7 @@ class SavedGroupOf final : public SavedGroup {
                     StoredKind{Role::master, {}}, ElementType::fp32, geometry, trained,
                     SavedValues::Copied{[this](std::span<std::byte> copy) {
                                             const auto joined = group_.join_masters();
-                                            Engine::Kernels::copy_out(
+                                            host::AnyKernels::copy_out(
                                                 stream(), std::span<const std::uint8_t>(bytes_of(joined.span())),
                                                 as_uint8(copy));
                                         },
@@ -64,7 +63,7 @@ class SavedGroupOf final : public SavedGroup {
         }
     }
     /// Lists what an optimizer holds of it.
-    void list(const OptimizerMemory<Engine>& optimizer) {
+    void list(const OptimizerMemory& optimizer) {
         of_optimizers_.push_back(optimizer.reader);
         for (std::size_t i = 0; i < optimizer.held.size(); ++i) {
             const HeldMemory& held = optimizer.held[i];
@@ -105,15 +104,11 @@ class SavedGroupOf final : public SavedGroup {
         for (MemoryReader** const of : of_optimizers_) { *of = reader; }
     }
 
-    std::unique_ptr<engine::MemoryCopies> copies([[maybe_unused]] SourceLocation where) const override {
-        if constexpr (requires { group_.context().world().memory_copies(stream(), where); }) {
-            return group_.context().world().memory_copies(stream(), where);
-        } else {
-            return nullptr;
-        }
+    std::unique_ptr<engine::MemoryCopies> copies(SourceLocation where) const override {
+        return group_.context().world().memory_copies(stream(), where);
     }
     void copy_in(std::span<const std::byte> from, const StoredElements& to) const override {
-        Engine::Kernels::copy_in(stream(), as_uint8(from), bytes_of(to));
+        host::AnyKernels::copy_in(stream(), as_uint8(from), bytes_of(to));
     }
     void whole(const SavedValues& of, std::span<const std::size_t> parameters, const Use& use,
                SourceLocation where) const override {
@@ -136,7 +131,7 @@ class SavedGroupOf final : public SavedGroup {
     }
 
   private:
-    auto stream() const { return group_.context().compute_stream(); }
+    AnyStream stream() const { return group_.context().compute_stream(); }
     static std::span<const std::uint8_t> as_uint8(std::span<const std::byte> bytes) noexcept {
         return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
     }
@@ -153,7 +148,7 @@ class SavedGroupOf final : public SavedGroup {
         const bool offloaded = kind.role != Role::parameters && geometry().offloads();
         if (offloaded) { stream().synchronize(); }
         auto& added = *values.push_back(std::make_unique<SavedValues>(kind, geometry(), held, std::move(of)));
-        added.on_host = host_reads<Engine>(stream()) || offloaded;
+        added.on_host = host_reads(stream()) || offloaded;
         added.holder = this;
         return added;
     }
@@ -163,22 +158,21 @@ class SavedGroupOf final : public SavedGroup {
                   const Use& use, SourceLocation where) const {
         auto& context = group_.context();
         const std::span<const T> own(static_cast<const T*>(part.data()), part.size());
-        typename Engine::template Buffer<T> gathered;
-        const std::span<const T> full =
-            whole_group<Engine, T>(context, group_.communicators(), geometry, own, gathered,
-                                   "a group gathered for a checkpoint", stream(), where);
+        HostBuffer<T> gathered;
+        const std::span<const T> full = whole_group<T>(context, group_.communicators(), geometry, own, gathered,
+                                                       "a group gathered for a checkpoint", stream(), where);
         std::vector<T> host;
         for (const std::size_t parameter : parameters) {
             const PlacedParameter& its = geometry.parameters[parameter];
-            const WholeTensor<Engine, T> tensor(context, group_.communicators(), geometry, parameter,
-                                                full.subspan(its.range.begin, its.range.size()), stream(), where);
+            const WholeTensor<T> tensor(context, group_.communicators(), geometry, parameter,
+                                        full.subspan(its.range.begin, its.range.size()), stream(), where);
             host.resize(its.shape.numel());
             tensor.copy(std::span<T>(host));
             use(parameter, std::as_bytes(std::span<const T>(host)));
         }
     }
 
-    Group<Engine>& group_;
+    Group& group_;
     List<MemoryReader**> of_optimizers_;
 };
 

@@ -263,4 +263,9 @@ class AnyStream {
 
 static_assert(Stream<AnyStream>);
 
+namespace detail {
+/// Returns whether the host can read and write the memory that a stream's work is on.
+inline bool host_reads(const AnyStream& stream) noexcept { return !stream.on_device(); }
+}  // namespace detail
+
 }  // namespace shardkit

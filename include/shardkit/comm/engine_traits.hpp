@@ -107,27 +107,6 @@ struct Traits {
 namespace shardkit {
 
 namespace detail {
-/// Returns the traits of a communicator's engine: its own where the engine is a value, else those of the type.
-template <class Engine>
-constexpr engine::Traits traits_of(const typename Engine::Communicator& comm) noexcept {
-    if constexpr (requires { engine::Traits(comm.traits()); }) {
-        return comm.traits();
-    } else if constexpr (requires { Engine::traits; }) {
-        return Engine::traits;
-    } else {
-        return {};
-    }
-}
-/// Returns the engine's name likewise.
-template <class Engine>
-constexpr std::string_view engine_name(const typename Engine::Communicator& comm) noexcept {
-    if constexpr (requires { comm.engine_name(); }) {
-        return comm.engine_name();
-    } else {
-        return Engine::name;
-    }
-}
-
 /// Returns the number of messages that follow each other in a ring of `ranks`. An all-reduce is a reduce-scatter and
 /// an all-gather.
 /// Source:  Thakur, Rabenseifner and Gropp 2005, section 4; Chan et al. 2007

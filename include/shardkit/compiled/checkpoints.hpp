@@ -16,22 +16,18 @@ namespace shardkit::checkpoint SHARDKIT_BUILD {
 
 /// The contents of a checkpoint: a model's parameters, the states of optimizers, loss scales, and bytes of the user:
 /// see checkpoint/checkpoint_state.hpp.
-template <class EngineType = DefaultEngine>
 class State {
   public:
-    using Engine = EngineType;
-
     template <class Precision>
-    explicit State(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
+    explicit State(const Model<Precision>& model, SourceLocation where = SourceLocation::current())
         : state_(compiled::make_state(model.core(where), where)) {}
     template <class Precision>
-    State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer,
-          SourceLocation where = SourceLocation::current())
+    State(const Model<Precision>& model, Optimizer& optimizer, SourceLocation where = SourceLocation::current())
         : State(model, where) {
         add(optimizer, where);
     }
     template <class Precision>
-    State(const Model<Engine, Precision>& model, Optimizer<Engine>& optimizer, LossScale<Engine>& loss_scale,
+    State(const Model<Precision>& model, Optimizer& optimizer, LossScale& loss_scale,
           SourceLocation where = SourceLocation::current())
         : State(model, optimizer, where) {
         add(loss_scale, {}, where);
@@ -44,12 +40,11 @@ class State {
         return *this;
     }
 
-    State& add(Optimizer<Engine>& optimizer, SourceLocation where = SourceLocation::current()) {
+    State& add(Optimizer& optimizer, SourceLocation where = SourceLocation::current()) {
         state_->add(optimizer.core(where), where);
         return *this;
     }
-    State& add(LossScale<Engine>& loss_scale, std::string name = {},
-               SourceLocation where = SourceLocation::current()) {
+    State& add(LossScale& loss_scale, std::string name = {}, SourceLocation where = SourceLocation::current()) {
         state_->add(loss_scale.core(), std::move(name), where);
         return *this;
     }
@@ -66,9 +61,6 @@ class State {
 
     compiled::Handle<compiled::SavedState> state_;
 };
-template <class Engine, class Precision, class... Others>
-State(const Model<Engine, Precision>&, Others&&...) -> State<Engine>;
-
 /// A save whose files are written in the background: see checkpoint/save.hpp.
 class PendingSave {
   public:
@@ -85,40 +77,35 @@ class PendingSave {
     compiled::Handle<compiled::PendingSave> save_;
 };
 
-template <class Engine>
-Folder save(Context<Engine>& context, const std::string& folder, std::uint64_t step, const State<Engine>& state,
-            const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+inline Folder save(Context& context, const std::string& folder, std::uint64_t step, const State& state,
+                   const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
     return compiled::save(context.core(), folder, step, state.core(), options, where);
 }
-template <class Engine>
-[[nodiscard]] PendingSave begin_save(Context<Engine>& context, const std::string& folder, std::uint64_t step,
-                                     const State<Engine>& state, const SaveOptions& options = {},
-                                     SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline PendingSave begin_save(Context& context, const std::string& folder, std::uint64_t step,
+                                            const State& state, const SaveOptions& options = {},
+                                            SourceLocation where = SourceLocation::current()) {
     return PendingSave(compiled::begin_save(context.core(), folder, step, state.core(), options, where));
 }
-template <class Engine>
-std::optional<Folder> latest(Context<Engine>& context, const std::string& folder, FileCalls* files = nullptr,
-                             SourceLocation where = SourceLocation::current()) {
+inline std::optional<Folder> latest(Context& context, const std::string& folder, FileCalls* files = nullptr,
+                                    SourceLocation where = SourceLocation::current()) {
     return compiled::latest(context.core(), folder, files, where);
 }
-template <class Engine>
-LoadReport load(Context<Engine>& context, const std::string& folder, const State<Engine>& state,
-                const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+inline LoadReport load(Context& context, const std::string& folder, const State& state,
+                       const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
     return compiled::load(context.core(), folder, state.core(), options, where);
 }
-template <class Engine, class Precision>
-LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
+template <class Precision>
+LoadReport load_model(Context& context, const std::string& path, const Model<Precision>& model,
                       const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
     return compiled::load_model(context.core(), path, model.core(where), options, where);
 }
-template <class Engine, class Precision>
-void save_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
+template <class Precision>
+void save_model(Context& context, const std::string& path, const Model<Precision>& model,
                 const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
     compiled::save_model(context.core(), path, model.core(where), options, where);
 }
-template <class Engine>
-Folder roll_back(Context<Engine>& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
-                 SourceLocation where = SourceLocation::current()) {
+inline Folder roll_back(Context& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
+                        SourceLocation where = SourceLocation::current()) {
     return compiled::roll_back(context.core(), folder, step, files, where);
 }
 

@@ -9,40 +9,13 @@
 #include <string_view>
 #include <utility>
 
-#include <shardkit/backend/host/engine_type.hpp>
 #include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/rank/default_engine.hpp>
-#include <shardkit/rank/streams.hpp>
-
-namespace shardkit {
-namespace self {
-using Engine = host::Engine;
-}
-namespace threads {
-using Engine = host::Engine;
-}
-namespace mpi {
-using Engine = host::Engine;
-}
-}  // namespace shardkit
-
-namespace shardkit::detail SHARDKIT_BUILD {
-
-/// The compiled core has some engines, which a trainer's file need not tell apart.
-template <class EngineType>
-struct CompiledEngine {
-    static constexpr bool is_compiled = std::same_as<EngineType, host::Engine>;
-    static_assert(is_compiled,
-                  "SHARDKIT_COMPILED: the compiled core has the engines self, threads, mpi and nccl; a file that "
-                  "names another engine is compiled without SHARDKIT_COMPILED");
-};
-
-}  // namespace SHARDKIT_BUILD
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -61,14 +34,10 @@ class [[nodiscard]] Deadline {
 
 /// One rank's view of a mesh, independent of the mesh's static type, as rank/context.hpp describes it. An engine's
 /// `run` makes it.
-template <class EngineType = DefaultEngine>
 class Context {
-    static_assert(detail::CompiledEngine<EngineType>::is_compiled);
-
   public:
-    using Engine = EngineType;
     using Communicator = host::Communicator;
-    using Stream = typename Engine::Stream;
+    using Stream = AnyStream;
 
     explicit Context(compiled::Context& core) noexcept : core_(core) {}
     Context(Context&&) = delete;
@@ -170,12 +139,12 @@ concept MeshType = requires(const M mesh, SourceLocation where) {
 };
 
 /// What one rank of a job works with: its context, and the mesh with its static extents.
-template <class EngineType, class MeshT>
-class Rank : public Context<EngineType> {
+template <class MeshT>
+class Rank : public Context {
   public:
     using Mesh = MeshT;
 
-    Rank(compiled::Context& core, const Mesh& mesh) noexcept : Context<EngineType>(core), mesh_(mesh) {}
+    Rank(compiled::Context& core, const Mesh& mesh) noexcept : Context(core), mesh_(mesh) {}
     /// Makes a rank over a communicator of its own, a part of another rank's world: see rank/rank.hpp. Who calls it
     /// includes verbs.hpp.
     template <std::same_as<host::Communicator> World>
@@ -190,9 +159,6 @@ class Rank : public Context<EngineType> {
     compiled::Handle<compiled::Context> made_;
     Mesh mesh_;
 };
-template <class RankOrContext>
-using EngineOf = typename std::remove_cvref_t<RankOrContext>::Engine;
-
 }  // namespace SHARDKIT_BUILD
 
 namespace shardkit::detail SHARDKIT_BUILD {
@@ -205,8 +171,8 @@ struct LaunchedBody {
 
     static void call(const void* body, compiled::Context& core) {
         const auto& given = *static_cast<const LaunchedBody*>(body);
-        Rank<DefaultEngine, Mesh> rank(core, given.mesh);
-        constexpr bool takes_rank = std::is_invocable_v<F&, Rank<DefaultEngine, Mesh>&>;
+        Rank<Mesh> rank(core, given.mesh);
+        constexpr bool takes_rank = std::is_invocable_v<F&, Rank<Mesh>&>;
         static_assert(takes_rank,
                       "run(mesh, f): f is called with the rank, which it takes by reference: [](auto& rank)");
         if constexpr (takes_rank) { given.function(rank); }
@@ -218,25 +184,23 @@ struct LaunchedBody {
 namespace shardkit SHARDKIT_BUILD {
 
 /// Reduces one number of each rank of `comm` and returns the result: see rank/all_reduce_value.hpp.
-template <class Engine, Element T>
-T all_reduce_value(Context<Engine>& rank, const host::Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
+template <Element T>
+T all_reduce_value(Context& rank, const host::Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     rank.core().all_reduce(comm, op, element_type_of<T>, &value, where);
     return value;
 }
-template <class Engine, Element T>
-T all_reduce_value(Context<Engine>& rank, T value, ReduceOp op = ReduceOp::sum,
+template <Element T>
+T all_reduce_value(Context& rank, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     return all_reduce_value(rank, rank.world(), value, op, where);
 }
-template <class Engine>
-double exact_sum(Context<Engine>& rank, const host::Communicator& comm, std::span<const double> values,
-                 SourceLocation where = SourceLocation::current()) {
+inline double exact_sum(Context& rank, const host::Communicator& comm, std::span<const double> values,
+                        SourceLocation where = SourceLocation::current()) {
     return rank.core().exact_sum(comm, values, where);
 }
-template <class Engine>
-double exact_sum(Context<Engine>& rank, std::span<const double> values,
-                 SourceLocation where = SourceLocation::current()) {
+inline double exact_sum(Context& rank, std::span<const double> values,
+                        SourceLocation where = SourceLocation::current()) {
     return exact_sum(rank, rank.world(), values, where);
 }
 

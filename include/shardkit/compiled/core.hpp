@@ -35,55 +35,54 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 using AllPrecisions = SHARDKIT_COMPILED_PRECISIONS;
 
 /// The core's engine: which one, is a value of each rank.
-using Engine = host::Engine;
 
 class LossScaleOf final : public LossScale {
   public:
-    explicit LossScaleOf(shardkit::LossScale<Engine> scale) : core(std::move(scale)) {}
+    explicit LossScaleOf(shardkit::LossScale scale) : core(std::move(scale)) {}
 
     LossScaleState state() const override { return shardkit::detail::Access::now(core); }
     const LossScaleState* data() const noexcept override { return core.data(); }
 
-    shardkit::LossScale<Engine> core;
+    shardkit::LossScale core;
 };
 /// Returns what the core has of a loss scale; null for none.
-inline shardkit::LossScale<Engine>* core_of(LossScale* scale) noexcept {
+inline shardkit::LossScale* core_of(LossScale* scale) noexcept {
     return scale == nullptr ? nullptr : &static_cast<LossScaleOf*>(scale)->core;
 }
 
 class ReducedOf final : public Reduced {
   public:
-    explicit ReducedOf(shardkit::Reduced<Engine> reduced) : core(std::move(reduced)) {}
+    explicit ReducedOf(shardkit::Reduced reduced) : core(std::move(reduced)) {}
 
     double divisor() const noexcept override { return core.divisor(); }
     bool has_loss_scale() const noexcept override { return core.has_loss_scale(); }
     std::uint64_t identity() const noexcept override { return core.identity(); }
-    GlobalNorm<Engine> global_norm(NormKind kind, SourceLocation where) const override {
+    GlobalNorm global_norm(NormKind kind, SourceLocation where) const override {
         return shardkit::global_norm(core, kind, where);
     }
 
-    shardkit::Reduced<Engine> core;
+    shardkit::Reduced core;
 };
 
-inline const shardkit::Reduced<Engine>& core_of(const Reduced& reduced) noexcept {
+inline const shardkit::Reduced& core_of(const Reduced& reduced) noexcept {
     return static_cast<const ReducedOf&>(reduced).core;
 }
-inline shardkit::Reduced<Engine>& core_of(Reduced& reduced) noexcept { return static_cast<ReducedOf&>(reduced).core; }
+inline shardkit::Reduced& core_of(Reduced& reduced) noexcept { return static_cast<ReducedOf&>(reduced).core; }
 
 /// A group with what the core has behind it.
 class AnyGroup : public Group {
   public:
-    explicit AnyGroup(shardkit::detail::Group<Engine>& behind) noexcept : core(behind) {}
-    shardkit::detail::Group<Engine>& core;
+    explicit AnyGroup(shardkit::detail::Group& behind) noexcept : core(behind) {}
+    shardkit::detail::Group& core;
 };
 /// Returns a group for the core's verbs that take a layer.
-inline GroupRef<Engine> core_of(const Group& group) {
-    return shardkit::detail::Access::make<GroupRef<Engine>>(static_cast<const AnyGroup&>(group).core);
+inline GroupRef core_of(const Group& group) {
+    return shardkit::detail::Access::make<GroupRef>(static_cast<const AnyGroup&>(group).core);
 }
 
 class AccumulationOf final : public Accumulation {
   public:
-    explicit AccumulationOf(shardkit::Accumulation<Engine> accumulation) : core(std::move(accumulation)) {}
+    explicit AccumulationOf(shardkit::Accumulation accumulation) : core(std::move(accumulation)) {}
 
     void set_microbatches(std::size_t count, SourceLocation where) override { core.set_microbatches(count, where); }
     void set_microbatches(Group& group, std::size_t count, SourceLocation where) override {
@@ -104,10 +103,10 @@ class AccumulationOf final : public Accumulation {
                                                : shardkit::reduce(std::move(core), divisor, *scaled, where));
     }
 
-    shardkit::Accumulation<Engine> core;
+    shardkit::Accumulation core;
 };
 
-inline shardkit::Accumulation<Engine>& core_of(Accumulation& accumulation) noexcept {
+inline shardkit::Accumulation& core_of(Accumulation& accumulation) noexcept {
     return static_cast<AccumulationOf&>(accumulation).core;
 }
 
@@ -115,9 +114,9 @@ inline shardkit::Accumulation<Engine>& core_of(Accumulation& accumulation) noexc
 template <class Base>
 class AnyOptimizer : public Base {
   public:
-    virtual shardkit::Optimizer<Engine>& core() noexcept = 0;
+    virtual shardkit::Optimizer& core() noexcept = 0;
 
-    GlobalNorm<Engine> step(Accumulation& accumulation, const StepFacts& options, SourceLocation where) override {
+    GlobalNorm step(Accumulation& accumulation, const StepFacts& options, SourceLocation where) override {
         return core().step(std::move(core_of(accumulation)), facts(options), where);
     }
     void step(Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where) override {
@@ -144,12 +143,12 @@ class AnyOptimizer : public Base {
     void* behind() noexcept override { return &core(); }
 
   private:
-    static shardkit::StepOptions<Engine> facts(const StepFacts& facts) {
+    static shardkit::StepOptions facts(const StepFacts& facts) {
         return {facts.divisor, facts.max_norm, core_of(facts.loss_scale), facts.norm};
     }
 };
-inline shardkit::Optimizer<Engine>& core_of(Optimizer& optimizer) noexcept {
-    return *static_cast<shardkit::Optimizer<Engine>*>(optimizer.behind());
+inline shardkit::Optimizer& core_of(Optimizer& optimizer) noexcept {
+    return *static_cast<shardkit::Optimizer*>(optimizer.behind());
 }
 
 // Which several source files would compile again.
@@ -181,14 +180,3 @@ class OptimizerRef final : public AnyOptimizer<RuleOptimizer> {
 };
 
 }  // namespace SHARDKIT_CHECKED_BUILD
-
-// And of the classes behind them, which checkpoints, plans and schedules use.
-extern template class shardkit::Context<shardkit::host::Engine>;
-extern template class shardkit::Groups<shardkit::host::Engine>;
-extern template class shardkit::Accumulation<shardkit::host::Engine>;
-extern template class shardkit::Optimizer<shardkit::host::Engine>;
-extern template class shardkit::detail::Group<shardkit::host::Engine>;
-extern template class shardkit::detail::ParameterStore<shardkit::host::Engine>;
-extern template class shardkit::detail::GradientStore<shardkit::host::Engine>;
-extern template class shardkit::detail::NormMemory<shardkit::host::Engine>;
-extern template class shardkit::GlobalNorm<shardkit::host::Engine>;

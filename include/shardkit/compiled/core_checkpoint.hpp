@@ -17,7 +17,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 class SavedStateOf final : public SavedState {
   public:
     SavedStateOf(const Groups& model, SourceLocation where) : core(core_of(model).model(), where) {}
-    explicit SavedStateOf(checkpoint::State<Engine> state) : core(std::move(state)) {}
+    explicit SavedStateOf(checkpoint::State state) : core(std::move(state)) {}
 
     SavedState* copy() const override { return new SavedStateOf(core); }
     std::uint64_t version(SourceLocation where) const override {
@@ -31,10 +31,10 @@ class SavedStateOf final : public SavedState {
         core.blob(std::move(name), blob, where);
     }
 
-    checkpoint::State<Engine> core;
+    checkpoint::State core;
 };
 
-inline const checkpoint::State<Engine>& core_of(const SavedState& state) noexcept {
+inline const checkpoint::State& core_of(const SavedState& state) noexcept {
     return static_cast<const SavedStateOf&>(state).core;
 }
 

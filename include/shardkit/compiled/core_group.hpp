@@ -20,7 +20,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 /// A group.
 class GroupOf final : public AnyGroup {
-    using State = shardkit::detail::Group<Engine>;
+    using State = shardkit::detail::Group;
     using Handle = shardkit::Gradients<State, Partial<DataAxes>>;
     using Access = shardkit::detail::Access;
     /// The layer that the core's accumulation takes.
@@ -72,11 +72,10 @@ class GroupOf final : public AnyGroup {
   public:
     /// Makes a group of precision P.
     template <class P>
-    GroupOf(std::type_identity<P> /*precision*/, shardkit::Context<Engine>& context,
+    GroupOf(std::type_identity<P> /*precision*/, shardkit::Context& context,
             const shardkit::detail::GroupValues& values, const shardkit::detail::AdoptedElements& adopted,
             SourceLocation where)
-        : GroupOf(std::make_shared<shardkit::detail::GroupState<Engine, P>>(context, values, adopted, where),
-                  typed_of<P>) {}
+        : GroupOf(std::make_shared<shardkit::detail::GroupState<P>>(context, values, adopted, where), typed_of<P>) {}
 
     std::size_t number_of(std::string_view name, SourceLocation where) const override {
         return state_.geometry().number_of(name, where);

@@ -18,22 +18,21 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 /// A list of groups that the core takes as a model of all its precisions.
-class ModelOf : public shardkit::Groups<Engine> {
-    using Base = shardkit::Groups<Engine>;
+class ModelOf : public shardkit::Groups {
+    using Base = shardkit::Groups;
 
   public:
-    using Engine = compiled::Engine;
     using Precision = AllPrecisions;
     using Base::Member;
 
     explicit ModelOf(shardkit::detail::List<Member> members) : Base(std::move(members)) {}
     explicit ModelOf(const Base& groups) : Base(groups) {}
-    static Member member_of(shardkit::detail::Group<Engine>& group) { return Base::member(group); }
+    static Member member_of(shardkit::detail::Group& group) { return Base::member(group); }
 
     /// A Model takes parts of models.
-    shardkit::Model<Engine, AllPrecisions> model() const {
+    shardkit::Model<AllPrecisions> model() const {
         const ModelOf none{shardkit::detail::List<Member>{}};
-        return shardkit::Model<Engine, AllPrecisions>(*this, none);
+        return shardkit::Model<AllPrecisions>(*this, none);
     }
 };
 
@@ -46,7 +45,7 @@ class GroupsOf final : public Groups {
     Groups* copy() const override { return new GroupsOf(*this); }
     void require_live(SourceLocation where) const override {
         // Walking through them looks at each.
-        for (const shardkit::detail::Group<Engine>& group : shardkit::detail::Access::each(core, where)) {
+        for (const shardkit::detail::Group& group : shardkit::detail::Access::each(core, where)) {
             static_cast<void>(group);
         }
     }
@@ -59,14 +58,14 @@ class GroupsOf final : public Groups {
     }
     Object* summon(SourceLocation where) const override {
         struct OpenWindows final : Object {
-            explicit OpenWindows(FullParams<Engine> windows) : open(std::move(windows)) {}
-            FullParams<Engine> open;
+            explicit OpenWindows(FullParams windows) : open(std::move(windows)) {}
+            FullParams open;
         };
         return new OpenWindows(summon_full_params(core, where));
     }
     Accumulation* begin(std::size_t count, SourceLocation where) const override {
-        return new AccumulationOf(count == 0 ? shardkit::Accumulation<Engine>(core, until_reduced, where)
-                                             : shardkit::Accumulation<Engine>(core, count, where));
+        return new AccumulationOf(count == 0 ? shardkit::Accumulation(core, until_reduced, where)
+                                             : shardkit::Accumulation(core, count, where));
     }
     Reduced* assume_reduced(const Divisor& divisor, LossScale* scale, SourceLocation where) const override {
         auto* const scaled = core_of(scale);
@@ -74,9 +73,9 @@ class GroupsOf final : public Groups {
                                                : shardkit::assume_reduced(core, divisor, *scaled, where));
     }
 
-    shardkit::Model<Engine, AllPrecisions> model() const { return ModelOf(core).model(); }
+    shardkit::Model<AllPrecisions> model() const { return ModelOf(core).model(); }
 
-    shardkit::Groups<Engine> core;
+    shardkit::Groups core;
 
   private:
     static ModelOf list(std::span<Group* const> groups) {

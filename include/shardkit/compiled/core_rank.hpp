@@ -25,7 +25,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 class ContextOf : public Context {
   public:
-    explicit ContextOf(shardkit::Context<Engine>& rank) : core(rank) {}
+    explicit ContextOf(shardkit::Context& rank) : core(rank) {}
 
     std::size_t rank() const noexcept override { return core.rank(); }
     std::size_t world_size() const noexcept override { return core.world_size(); }
@@ -76,8 +76,8 @@ class ContextOf : public Context {
     }
     void read(const void* from, std::span<std::byte> to) const override {
         const std::span bytes(static_cast<const std::uint8_t*>(from), to.size());
-        Engine::Kernels::copy_out(core.compute_stream(), bytes,
-                                  std::span(reinterpret_cast<std::uint8_t*>(to.data()), to.size()));
+        host::AnyKernels::copy_out(core.compute_stream(), bytes,
+                                   std::span(reinterpret_cast<std::uint8_t*>(to.data()), to.size()));
     }
     void all_reduce(const host::Communicator& comm, ReduceOp op, ElementType type, void* value,
                     SourceLocation where) override {
@@ -92,10 +92,10 @@ class ContextOf : public Context {
                       std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
                       SourceLocation where) override;
     LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) override {
-        return new LossScaleOf(shardkit::LossScale<Engine>(core, options, where));
+        return new LossScaleOf(shardkit::LossScale(core, options, where));
     }
 
-    shardkit::Context<Engine>& core;
+    shardkit::Context& core;
 
   private:
     template <class... T>
@@ -128,9 +128,7 @@ class ContextOf : public Context {
         (make_if<P>(arguments...), ...);
     }
 };
-inline shardkit::Context<Engine>& core_of(const Context& rank) noexcept {
-    return static_cast<const ContextOf&>(rank).core;
-}
+inline shardkit::Context& core_of(const Context& rank) noexcept { return static_cast<const ContextOf&>(rank).core; }
 
 template <class T>
 struct Owned {
@@ -139,8 +137,8 @@ struct Owned {
     T object;
 };
 /// A rank that a trainer's file owns.
-class OwnedContext final : private Owned<Rank<Engine, GridMesh>>, public ContextOf {
-    using OwnRank = Owned<Rank<Engine, GridMesh>>;
+class OwnedContext final : private Owned<Rank<GridMesh>>, public ContextOf {
+    using OwnRank = Owned<Rank<GridMesh>>;
 
   public:
     template <class... Arguments>

@@ -107,17 +107,15 @@ void run_on_self(const AxisGrid& grid, Body body, const void* function, RankOpti
 
 Groups* list_groups(std::span<Group* const> groups) { return new GroupsOf(groups); }
 
+/// Members that files of the compiled form call, and this one need not.
+struct Called {
+    double (GlobalNorm::*value)(SourceLocation) const = &GlobalNorm::value;
+    FoundInf (GlobalNorm::*found_inf)(SourceLocation) const = &GlobalNorm::found_inf;
+    const double* (GlobalNorm::*data)(SourceLocation) const = &GlobalNorm::data;
+};
+[[gnu::used]] static constexpr Called called;
+
 template class AnyOptimizer<Optimizer>;
 template class AnyOptimizer<RuleOptimizer>;
 
 }  // namespace SHARDKIT_CHECKED_BUILD
-
-template class shardkit::Context<shardkit::host::Engine>;
-template class shardkit::Groups<shardkit::host::Engine>;
-template class shardkit::Accumulation<shardkit::host::Engine>;
-template class shardkit::Optimizer<shardkit::host::Engine>;
-template class shardkit::detail::Group<shardkit::host::Engine>;
-template class shardkit::detail::ParameterStore<shardkit::host::Engine>;
-template class shardkit::detail::GradientStore<shardkit::host::Engine>;
-template class shardkit::detail::NormMemory<shardkit::host::Engine>;
-template class shardkit::GlobalNorm<shardkit::host::Engine>;

@@ -39,8 +39,8 @@ std::string model_summary(const Groups& groups, Optimizer* optimizer, SourceLoca
 }
 
 void verify_replicas(const Groups& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where) {
-    shardkit::detail::verify_replicas<Engine>(
-        core_of(groups).core, optimizer == nullptr ? nullptr : &core_of(*optimizer), core_of(loss_scale), where);
+    shardkit::detail::verify_replicas(core_of(groups).core, optimizer == nullptr ? nullptr : &core_of(*optimizer),
+                                      core_of(loss_scale), where);
 }
 std::vector<ValuesHash> hash_values(const Groups& groups, SourceLocation where) {
     return shardkit::hash_values(core_of(groups).core, where);
@@ -59,24 +59,24 @@ MovingAverage* make_moving_average(const Groups& average, const Groups& of, Sour
     struct Made final : MovingAverage {
         Made(const GroupsOf& to, const GroupsOf& from, SourceLocation at) : core(to.model(), from.model(), at) {}
         void update(double decay, SourceLocation at) override { core.update(decay, at); }
-        shardkit::MovingAverage<Engine, AllPrecisions> core;
+        shardkit::MovingAverage<AllPrecisions> core;
     };
     return new Made(core_of(average), core_of(of), where);
 }
 Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, SourceLocation where) {
     struct Made final : AnyOptimizer<Optimizer> {
-        Made(const shardkit::Groups<Engine>& of,
-             std::vector<std::reference_wrapper<shardkit::Optimizer<Engine>>> listed, SourceLocation at)
+        Made(const shardkit::Groups& of, std::vector<std::reference_wrapper<shardkit::Optimizer>> listed,
+             SourceLocation at)
             : made(of, std::move(listed), at) {}
-        CombinedOptimizer<Engine>& core() noexcept override { return made; }
-        CombinedOptimizer<Engine> made;
+        CombinedOptimizer& core() noexcept override { return made; }
+        CombinedOptimizer made;
     };
-    std::vector<std::reference_wrapper<shardkit::Optimizer<Engine>>> listed;
+    std::vector<std::reference_wrapper<shardkit::Optimizer>> listed;
     for (Optimizer* const part : parts) { listed.emplace_back(core_of(*part)); }
     return new Made(core_of(groups).core, std::move(listed), where);
 }
 class MuonOf final : public AnyOptimizer<Muon> {
-    using Core = shardkit::Muon<Engine, AllPrecisions>;
+    using Core = shardkit::Muon<AllPrecisions>;
 
   public:
     template <class... Arguments>

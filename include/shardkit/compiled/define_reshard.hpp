@@ -10,8 +10,8 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-static ReshardSide<Engine> side_of(const SavedState* state) {
-    return state == nullptr ? ReshardSide<Engine>(nullptr) : ReshardSide<Engine>(core_of(*state));
+static ReshardSide side_of(const SavedState* state) {
+    return state == nullptr ? ReshardSide(nullptr) : ReshardSide(core_of(*state));
 }
 ReshardPlan plan_reshard(Context& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
                          SourceLocation where) {

@@ -16,21 +16,21 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 Recording* begin_record(const Groups& groups, SourceLocation where) {
     struct Made final : Recording {
-        Made(const shardkit::Groups<Engine>& model, SourceLocation at) : core(model, at) {}
+        Made(const shardkit::Groups& model, SourceLocation at) : core(model, at) {}
         Schedule schedule(SourceLocation at) override { return core.schedule(at); }
-        shardkit::detail::Recording<Engine> core;
+        shardkit::detail::Recording core;
     };
     return new Made(core_of(groups).core, where);
 }
 Following* follow(const Groups& groups, std::span<const Schedule> schedules, SourceLocation where) {
     struct Made final : Following {
-        explicit Made(schedule::Following<Engine> following) : core(std::move(following)) {}
+        explicit Made(schedule::Following following) : core(std::move(following)) {}
         ByteCount arena_bytes(SourceLocation at) const override { return core.arena_bytes(at); }
         std::size_t schedules(SourceLocation at) const override { return core.schedules(at); }
         std::size_t choose(std::size_t schedule, SourceLocation at) override { return core.choose(schedule, at); }
         void measure(SourceLocation at) override { core.measure(at); }
         schedule::MeasuredStep measured(SourceLocation at) const override { return core.measured(at); }
-        schedule::Following<Engine> core;
+        schedule::Following core;
     };
     return new Made(schedule::follow(core_of(groups).core, schedules, where));
 }

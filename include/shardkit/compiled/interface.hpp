@@ -266,7 +266,7 @@ class Reduced : public Object {
     virtual double divisor() const noexcept = 0;
     virtual bool has_loss_scale() const noexcept = 0;
     virtual std::uint64_t identity() const noexcept = 0;
-    virtual GlobalNorm<host::Engine> global_norm(NormKind kind, SourceLocation where) const = 0;
+    virtual GlobalNorm global_norm(NormKind kind, SourceLocation where) const = 0;
 };
 
 // Optimizers.
@@ -278,8 +278,7 @@ struct StepFacts {
 };
 class Optimizer : public Object {
   public:
-    virtual GlobalNorm<host::Engine> step(Accumulation& accumulation, const StepFacts& options,
-                                          SourceLocation where) = 0;
+    virtual GlobalNorm step(Accumulation& accumulation, const StepFacts& options, SourceLocation where) = 0;
     /// A step of reduced gradients, which it ends; null `coefficient`: not clipped.
     virtual void step(Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where) = 0;
     virtual void step_in_backward(Accumulation& accumulation, const StepFacts& options, SourceLocation where) = 0;

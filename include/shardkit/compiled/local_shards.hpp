@@ -52,8 +52,8 @@ void show_runs(Layer& layer, const F& f, SourceLocation where) {
 namespace shardkit SHARDKIT_BUILD {
 
 /// Returns this rank's reduced gradients of `layer`, after every reduction: see step/local_shards.hpp.
-template <class Engine, class Layer>
-[[nodiscard]] auto gradient_shard(const Reduced<Engine>& reduced, Layer& layer,
+template <class Layer>
+[[nodiscard]] auto gradient_shard(const Reduced& reduced, Layer& layer,
                                   SourceLocation where = SourceLocation::current()) {
     using Sum = typename Layer::Precision::Reduction;
     auto& group = detail::Access::state(layer, where).core();

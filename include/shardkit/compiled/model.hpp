@@ -20,11 +20,8 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// One group of a model without its types, as model.for_each passes it on: see step/model.hpp.
-template <class EngineType = DefaultEngine>
 class GroupRef {
   public:
-    using Engine = EngineType;
-
     explicit GroupRef(compiled::Group& group) noexcept : group_(&group) {}
 
     const std::string& path() const noexcept { return *group_->path; }
@@ -70,11 +67,8 @@ class GroupRef {
 
 /// The groups of a model in order, without their types. A Model is one. Cheap to copy. The groups must outlive it;
 /// their Sharded objects may be moved meanwhile.
-template <class EngineType = DefaultEngine>
 class Groups {
   public:
-    using Engine = EngineType;
-
     Groups(const Groups& other) noexcept
         : groups_(other.groups_.get() == nullptr ? nullptr : other.groups_->copy()) {}
     Groups(Groups&&) noexcept = default;
@@ -84,12 +78,12 @@ class Groups {
     }
 
     std::size_t size() const noexcept { return groups_.get() == nullptr ? 0 : groups_->listed.size(); }
-    /// Calls f(GroupRef<Engine>) for every group, in order.
+    /// Calls f(GroupRef) for every group, in order.
     /// @throws UsageError when one has ended since the model was made, or the model was moved from
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
         for (compiled::Group* const group : live(where)) {
-            GroupRef<Engine> of_model(*group);
+            GroupRef of_model(*group);
             f(of_model);
         }
     }
@@ -133,12 +127,11 @@ class Groups {
 namespace shardkit SHARDKIT_BUILD {
 
 /// A model: its groups, in the order in which collectives over all of them run: see step/model.hpp.
-template <class EngineType = DefaultEngine, class PrecisionType = DefaultPrecision<float>>
-class Model : public Groups<EngineType> {
-    using Base = Groups<EngineType>;
+template <class PrecisionType = DefaultPrecision<float>>
+class Model : public Groups {
+    using Base = Groups;
 
   public:
-    using Engine = EngineType;
     using Precision = PrecisionType;
 
     template <class... T>
@@ -158,8 +151,8 @@ class Model : public Groups<EngineType> {
                 (detail::are_among(detail::PrecisionsOf<Precision>{},
                                    detail::PrecisionsOf<typename detail::LayerOf<T>::type::Precision>{}) &&
                  ...);
-            static_assert(
-                fits, "Model<Engine, Precision>: a group has another precision; name it, or Precisions<...> of all");
+            static_assert(fits,
+                          "Model<Precision>: a group has another precision; name it, or Precisions<...> of all");
             (add(groups, parts), ...);
         }
         return compiled::list_groups(groups);
@@ -179,10 +172,9 @@ class Model : public Groups<EngineType> {
 };
 
 template <class... T>
-Model(T&...) -> Model<DefaultEngine, detail::PrecisionOf<T...>>;
+Model(T&...) -> Model<detail::PrecisionOf<T...>>;
 
 /// A model's full parameters, current on every rank while this object lives: see step/summon_full_params.hpp.
-template <class EngineType>
 class FullParams {
   public:
     explicit FullParams(compiled::Object* open) noexcept : open_(open) {}
@@ -190,21 +182,18 @@ class FullParams {
   private:
     compiled::Handle<compiled::Object> open_;
 };
-template <class Engine>
-[[nodiscard]] FullParams<Engine> summon_full_params(const Groups<Engine>& groups,
-                                                    SourceLocation where = SourceLocation::current()) {
-    return FullParams<Engine>(groups.core(where).summon(where));
+[[nodiscard]] inline FullParams summon_full_params(const Groups& groups,
+                                                   SourceLocation where = SourceLocation::current()) {
+    return FullParams(groups.core(where).summon(where));
 }
 
 /// Returns the order in which ranks take the slices of this model: see step/slices.hpp.
-template <class Engine>
-SliceOrder slice_order(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+inline SliceOrder slice_order(const Groups& model, SourceLocation where = SourceLocation::current()) {
     return model.core(where).slice_order(where);
 }
 /// Returns the slice of the global batch that this rank takes at `microbatch` of every step: see step/slices.hpp.
-template <class Engine, std::integral Number>
-std::size_t slice_of(const Groups<Engine>& model, Number microbatch,
-                     SourceLocation where = SourceLocation::current()) {
+template <std::integral Number>
+std::size_t slice_of(const Groups& model, Number microbatch, SourceLocation where = SourceLocation::current()) {
     return model.core(where).slice_of(static_cast<std::ptrdiff_t>(microbatch), where);
 }
 

@@ -7,12 +7,10 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// A moving average of a model's weights (EMA), in a second set of groups: see average/moving_average.hpp.
-template <class EngineType, class AverageType, class PrecisionType = AverageType>
+template <class AverageType, class PrecisionType = AverageType>
 class MovingAverage {
   public:
-    using Engine = EngineType;
-
-    MovingAverage(const Model<Engine, AverageType>& average, const Model<Engine, PrecisionType>& of,
+    MovingAverage(const Model<AverageType>& average, const Model<PrecisionType>& of,
                   SourceLocation where = SourceLocation::current())
         : average_(compiled::make_moving_average(average.core(where), of.core(where), where)) {}
     /// @throws UsageError when it was moved from

@@ -14,26 +14,22 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// Several optimizers that train one model together, each some of its parameters: see optim/combined_optimizer.hpp.
-template <class EngineType = DefaultEngine>
-class CombinedOptimizer : public Optimizer<EngineType> {
+class CombinedOptimizer : public Optimizer {
   public:
-    using Engine = EngineType;
-
-    CombinedOptimizer(const Groups<Engine>& model,
-                      const std::vector<std::reference_wrapper<Optimizer<Engine>>>& parts,
+    CombinedOptimizer(const Groups& model, const std::vector<std::reference_wrapper<Optimizer>>& parts,
                       SourceLocation where = SourceLocation::current())
-        : Optimizer<Engine>(model, combine(model, parts, where)) {}
+        : Optimizer(model, combine(model, parts, where)) {}
     CombinedOptimizer(CombinedOptimizer&&) = delete;
 
   protected:
-    CombinedOptimizer(const Groups<Engine>& model, compiled::Optimizer* made) : Optimizer<Engine>(model, made) {}
+    CombinedOptimizer(const Groups& model, compiled::Optimizer* made) : Optimizer(model, made) {}
 
   private:
-    static compiled::Optimizer* combine(const Groups<Engine>& model,
-                                        const std::vector<std::reference_wrapper<Optimizer<Engine>>>& parts,
+    static compiled::Optimizer* combine(const Groups& model,
+                                        const std::vector<std::reference_wrapper<Optimizer>>& parts,
                                         SourceLocation where) {
         std::vector<compiled::Optimizer*> listed;
-        for (const Optimizer<Engine>& part : parts) { listed.push_back(&part.core(where)); }
+        for (const Optimizer& part : parts) { listed.push_back(&part.core(where)); }
         return compiled::combine(model.core(where), listed, where);
     }
 };
@@ -49,11 +45,10 @@ constexpr bool multiplies() {
 }
 
 /// The optimizer of a Muon's matrices.
-template <class Engine>
-class MuonMatrices : public RuleOptimizer<MuonOptions, Engine> {
+class MuonMatrices : public RuleOptimizer<MuonOptions> {
   public:
-    MuonMatrices(const Groups<Engine>& model, compiled::Muon& muon)
-        : RuleOptimizer<MuonOptions, Engine>(model, muon.matrices()), muon_(muon) {}
+    MuonMatrices(const Groups& model, compiled::Muon& muon)
+        : RuleOptimizer<MuonOptions>(model, muon.matrices()), muon_(muon) {}
     std::size_t bytes_of_exchange() { return muon_.bytes_of_exchange(); }
 
   private:
@@ -65,48 +60,46 @@ class MuonMatrices : public RuleOptimizer<MuonOptions, Engine> {
 namespace shardkit SHARDKIT_BUILD {
 
 /// Muon for a model's matrices, and AdamW for the rest: see muon/muon.hpp.
-template <class EngineType = DefaultEngine, class Precision = DefaultPrecision<float>>
-class Muon : public CombinedOptimizer<EngineType> {
+template <class Precision = DefaultPrecision<float>>
+class Muon : public CombinedOptimizer {
   public:
-    using Engine = EngineType;
-
     template <class Products>
     requires(detail::multiplies<Products>())
-        Muon(const Model<Engine, Precision>& model, const Products& products, const MuonOptions& options = {},
+        Muon(const Model<Precision>& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
         : Muon(model, detail::AnyProducts<AnyStream>(products), options, rest, matrices, param_groups, where) {}
-    explicit Muon(const Model<Engine, Precision>& model, const MuonOptions& options = {},
-                  const AdamWOptions& rest = {}, const Matrices& matrices = {},
-                  const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
+    explicit Muon(const Model<Precision>& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
+                  const Matrices& matrices = {}, const std::vector<ParamGroup>& param_groups = {},
+                  SourceLocation where = SourceLocation::current())
         : Muon(model, make(model, nullptr, options, rest, matrices, param_groups, where)) {}
 
-    detail::MuonMatrices<Engine>& matrices() noexcept { return matrices_; }
-    detail::RuleOptimizer<AdamWOptions, Engine>& rest() noexcept { return rest_; }
+    detail::MuonMatrices& matrices() noexcept { return matrices_; }
+    detail::RuleOptimizer<AdamWOptions>& rest() noexcept { return rest_; }
 
   private:
-    static compiled::Muon* make(const Model<Engine, Precision>& model, const detail::AnyProducts<AnyStream>* products,
+    static compiled::Muon* make(const Model<Precision>& model, const detail::AnyProducts<AnyStream>* products,
                                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
         return compiled::make_muon(model.core(where), products, options, rest, matrices, param_groups, where);
     }
-    Muon(const Model<Engine, Precision>& model, const detail::AnyProducts<AnyStream>& products,
-         const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
-         const std::vector<ParamGroup>& param_groups, SourceLocation where)
+    Muon(const Model<Precision>& model, const detail::AnyProducts<AnyStream>& products, const MuonOptions& options,
+         const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
+         SourceLocation where)
         : Muon(model, make(model, &products, options, rest, matrices, param_groups, where)) {}
-    Muon(const Model<Engine, Precision>& model, compiled::Muon* made)
-        : CombinedOptimizer<Engine>(model, made), matrices_(model, *made), rest_(model, made->rest()) {}
+    Muon(const Model<Precision>& model, compiled::Muon* made)
+        : CombinedOptimizer(model, made), matrices_(model, *made), rest_(model, made->rest()) {}
 
-    detail::MuonMatrices<Engine> matrices_;
-    detail::RuleOptimizer<AdamWOptions, Engine> rest_;
+    detail::MuonMatrices matrices_;
+    detail::RuleOptimizer<AdamWOptions> rest_;
 };
-template <class Engine, class Precision>
-Muon(const Model<Engine, Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
-     const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Engine, Precision>;
-template <class Engine, class Precision, class Products>
+template <class Precision>
+Muon(const Model<Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
+     const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Precision>;
+template <class Precision, class Products>
 requires(detail::multiplies<Products>())
-    Muon(const Model<Engine, Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
+    Muon(const Model<Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
          const Matrices& = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-->Muon<Engine, Precision>;
+->Muon<Precision>;
 
 }  // namespace SHARDKIT_BUILD

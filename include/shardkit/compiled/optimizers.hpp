@@ -16,23 +16,19 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// What one call of an optimizer's step does with accumulated gradients.
-template <class Engine>
 struct StepOptions {
-    Divisor divisor = mean;                   ///< of the sum over the data ranks
-    double max_norm = unlimited;              ///< that gradients are clipped to
-    LossScale<Engine>* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
-    NormKind norm = NormKind::two;            ///< which one that is, and is returned
+    Divisor divisor = mean;           ///< of the sum over the data ranks
+    double max_norm = unlimited;      ///< that gradients are clipped to
+    LossScale* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
+    NormKind norm = NormKind::two;    ///< which one that is, and is returned
 };
 
 /// An optimizer over a model, whichever it is: see optim/optimizer.hpp.
-template <class EngineType = DefaultEngine>
 class Optimizer {
   public:
-    using Engine = EngineType;
-
     virtual ~Optimizer() = default;
 
-    const Groups<Engine>& model() const noexcept { return model_; }
+    const Groups& model() const noexcept { return model_; }
     double learning_rate(SourceLocation where = SourceLocation::current()) const {
         return core(where).learning_rate();
     }
@@ -42,11 +38,11 @@ class Optimizer {
     void set_learning_rate_factor(double factor, SourceLocation where = SourceLocation::current()) {
         core(where).set_learning_rate_factor(factor, where);
     }
-    GlobalNorm<Engine> step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options = {},
-                            SourceLocation where = SourceLocation::current()) {
+    GlobalNorm step(Accumulation&& accumulation, const StepOptions& options = {},
+                    SourceLocation where = SourceLocation::current()) {
         return core(where).step(accumulation.core(where), facts(options), where);
     }
-    void step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options = {},
+    void step_in_backward(Accumulation& accumulation, const StepOptions& options = {},
                           SourceLocation where = SourceLocation::current()) {
         core(where).step_in_backward(accumulation.core(where), facts(options), where);
     }
@@ -79,17 +75,17 @@ class Optimizer {
     }
 
   protected:
-    Optimizer(const Groups<Engine>& model, compiled::Optimizer* made) : model_(model), optimizer_(made) {}
+    Optimizer(const Groups& model, compiled::Optimizer* made) : model_(model), optimizer_(made) {}
     Optimizer(Optimizer&&) noexcept = default;
     Optimizer& operator=(Optimizer&&) noexcept = default;
 
   private:
-    static compiled::StepFacts facts(const StepOptions<Engine>& options) noexcept {
+    static compiled::StepFacts facts(const StepOptions& options) noexcept {
         return {options.divisor, options.max_norm,
                 options.loss_scale == nullptr ? nullptr : &options.loss_scale->core(), options.norm};
     }
 
-    Groups<Engine> model_;
+    Groups model_;
     compiled::Handle<compiled::Optimizer> optimizer_;
 };
 
@@ -98,12 +94,12 @@ class Optimizer {
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// An optimizer of one rule, of the core or a trainer's own, with its options.
-template <class OptionsType, class Engine>
-class RuleOptimizer : public Optimizer<Engine> {
+template <class OptionsType>
+class RuleOptimizer : public Optimizer {
   public:
     using Options = OptionsType;
 
-    RuleOptimizer(const Groups<Engine>& model, compiled::RuleOptimizer* made) : Optimizer<Engine>(model, made) {}
+    RuleOptimizer(const Groups& model, compiled::RuleOptimizer* made) : Optimizer(model, made) {}
 
     Options options() const { return rule({}).options().template as<Options>(); }
     void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
@@ -123,8 +119,8 @@ class RuleOptimizer : public Optimizer<Engine> {
 };
 
 /// One of a rule of the core, with its states in a format.
-template <class Rule, class OptionsType, class Engine, class Precision, StateFormat Format>
-class RuleOptimizerIn : public RuleOptimizer<OptionsType, Engine> {
+template <class Rule, class OptionsType, class Precision, StateFormat Format>
+class RuleOptimizerIn : public RuleOptimizer<OptionsType> {
     static constexpr bool can_store = Format == StateFormat::full || computes_in_fp32(PrecisionsOf<Precision>{});
     static_assert(
         can_store,
@@ -132,9 +128,9 @@ class RuleOptimizerIn : public RuleOptimizer<OptionsType, Engine> {
         "a master of fp64");
 
   public:
-    RuleOptimizerIn(const Model<Engine, Precision>& model, const OptionsType& options,
-                    std::vector<ParamGroup> param_groups, SourceLocation where)
-        : RuleOptimizer<OptionsType, Engine>(
+    RuleOptimizerIn(const Model<Precision>& model, const OptionsType& options, std::vector<ParamGroup> param_groups,
+                    SourceLocation where)
+        : RuleOptimizer<OptionsType>(
               model, compiled::make_optimizer(model.core(where), {&compiled::rule_functions<Rule, Format>(), options},
                                               std::move(param_groups), where)) {}
 };

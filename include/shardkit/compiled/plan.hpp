@@ -14,43 +14,37 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// Returns the descriptions of a model's groups, in order. They refer to the groups' paths.
-template <class Engine>
-std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model,
-                                                       SourceLocation where = SourceLocation::current()) {
+inline std::vector<planner::GroupDescription> describe_groups(const Groups& model,
+                                                              SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
     compiled::describe(model.core(where), nullptr, groups, where);
     return groups;
 }
 /// Returns the descriptions with the states that an optimizer keeps of each group.
-template <class Engine>
-std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
-                                                       SourceLocation where = SourceLocation::current()) {
+inline std::vector<planner::GroupDescription> describe_groups(const Groups& model, Optimizer& optimizer,
+                                                              SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
     compiled::describe(model.core(where), &optimizer.core(where), groups, where);
     return groups;
 }
 
 /// Returns the plan of a model that exists: see plan/plan_model.hpp.
-template <class Engine>
-Plan plan(const Groups<Engine>& model, const planner::PlanOptions& options = {},
-          SourceLocation where = SourceLocation::current()) {
+inline Plan plan(const Groups& model, const planner::PlanOptions& options = {},
+                 SourceLocation where = SourceLocation::current()) {
     return compiled::plan(model.core(where), nullptr, options, where);
 }
 /// Returns the plan of a model and its optimizer: see plan/model_summary.hpp.
-template <class Engine>
-Plan plan(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const planner::PlanOptions& options = {},
-          SourceLocation where = SourceLocation::current()) {
+inline Plan plan(const Groups& model, Optimizer& optimizer, const planner::PlanOptions& options = {},
+                 SourceLocation where = SourceLocation::current()) {
     return compiled::plan(model.core(where), &optimizer.core(where), options, where);
 }
 
 /// Returns a table of a model's parameters: see plan/model_summary.hpp.
-template <class Engine>
-std::string model_summary(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+inline std::string model_summary(const Groups& model, SourceLocation where = SourceLocation::current()) {
     return compiled::model_summary(model.core(where), nullptr, where);
 }
-template <class Engine>
-std::string model_summary(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
-                          SourceLocation where = SourceLocation::current()) {
+inline std::string model_summary(const Groups& model, Optimizer& optimizer,
+                                 SourceLocation where = SourceLocation::current()) {
     return compiled::model_summary(model.core(where), &optimizer.core(where), where);
 }
 

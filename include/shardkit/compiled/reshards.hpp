@@ -10,31 +10,26 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 /// Null where the rank has no state.
-template <class Engine>
-const compiled::SavedState* core_of(const ReshardSide<Engine>& side) noexcept {
+inline const compiled::SavedState* core_of(const ReshardSide& side) noexcept {
     return side.state() == nullptr ? nullptr : &side.state()->core();
 }
 }  // namespace SHARDKIT_BUILD
 
 namespace shardkit SHARDKIT_BUILD {
 
-template <class Engine>
-ReshardPlan plan_reshard(Context<Engine>& rank, const std::type_identity_t<ReshardSide<Engine>>& from,
-                         const std::type_identity_t<ReshardSide<Engine>>& to, const ReshardOptions& options = {},
-                         SourceLocation where = SourceLocation::current()) {
+inline ReshardPlan plan_reshard(Context& rank, const std::type_identity_t<ReshardSide>& from,
+                                const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
+                                SourceLocation where = SourceLocation::current()) {
     return compiled::plan_reshard(rank.core(), detail::core_of(from), detail::core_of(to), options, where);
 }
-template <class Engine>
-ReshardReport reshard(Context<Engine>& rank, const ReshardPlan& plan,
-                      const std::type_identity_t<ReshardSide<Engine>>& from,
-                      const std::type_identity_t<ReshardSide<Engine>>& to,
-                      SourceLocation where = SourceLocation::current()) {
+inline ReshardReport reshard(Context& rank, const ReshardPlan& plan, const std::type_identity_t<ReshardSide>& from,
+                             const std::type_identity_t<ReshardSide>& to,
+                             SourceLocation where = SourceLocation::current()) {
     return compiled::reshard(rank.core(), &plan, detail::core_of(from), detail::core_of(to), plan.options(), where);
 }
-template <class Engine>
-ReshardReport reshard(Context<Engine>& rank, const std::type_identity_t<ReshardSide<Engine>>& from,
-                      const std::type_identity_t<ReshardSide<Engine>>& to, const ReshardOptions& options = {},
-                      SourceLocation where = SourceLocation::current()) {
+inline ReshardReport reshard(Context& rank, const std::type_identity_t<ReshardSide>& from,
+                             const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
+                             SourceLocation where = SourceLocation::current()) {
     return compiled::reshard(rank.core(), nullptr, detail::core_of(from), detail::core_of(to), options, where);
 }
 

@@ -19,15 +19,15 @@
 namespace shardkit::rules SHARDKIT_BUILD {
 
 /// An optimizer made of a rule: see optim/rule_optimizer.hpp.
-template <class Rule, class Engine, class Precision>
-class RuleOptimizer : public shardkit::detail::RuleOptimizer<typename Rule::Options, Engine> {
-    using Base = shardkit::detail::RuleOptimizer<typename Rule::Options, Engine>;
+template <class Rule, class Precision>
+class RuleOptimizer : public shardkit::detail::RuleOptimizer<typename Rule::Options> {
+    using Base = shardkit::detail::RuleOptimizer<typename Rule::Options>;
     static_assert(shardkit::detail::fits_any_rule<Rule>(),
                   "SHARDKIT_COMPILED: a rule has at most 192 bytes of options, 128 of an update, 4 states and 4 "
                   "products; compile a file with another one without SHARDKIT_COMPILED");
 
   public:
-    RuleOptimizer(const Model<Engine, Precision>& model, const typename Rule::Options& options,
+    RuleOptimizer(const Model<Precision>& model, const typename Rule::Options& options,
                   std::vector<ParamGroup> param_groups, SourceLocation where)
         : Base(model,
                compiled::make_optimizer(model.core(where),

@@ -15,7 +15,6 @@
 namespace shardkit::schedule SHARDKIT_BUILD {
 
 /// A model whose steps follow a schedule while this object lives: see follow/follow.hpp.
-template <class Engine>
 class Following {
   public:
     explicit Following(compiled::Following* made) noexcept : following_(made) {}
@@ -46,25 +45,22 @@ class Following {
 };
 
 /// Lets the steps of a model follow a schedule: see follow/follow.hpp.
-template <class Engine>
-[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
-                                       SourceLocation where = SourceLocation::current()) {
-    return Following<Engine>(compiled::follow(model.core(where), schedules, where));
+[[nodiscard]] inline Following follow(const Groups& model, std::span<const Schedule> schedules,
+                                      SourceLocation where = SourceLocation::current()) {
+    return Following(compiled::follow(model.core(where), schedules, where));
 }
-template <class Engine>
-[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,
-                                       SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline Following follow(const Groups& model, const Schedule& schedule,
+                                      SourceLocation where = SourceLocation::current()) {
     return follow(model, std::span<const Schedule>(&schedule, 1), where);
 }
-template <class Engine>
-[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::initializer_list<Schedule> schedules,
-                                       SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline Following follow(const Groups& model, std::initializer_list<Schedule> schedules,
+                                      SourceLocation where = SourceLocation::current()) {
     return follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
 }
 
 /// Returns the schedule of the step that `step()` runs: see follow/record.hpp.
-template <class Engine, class F>
-Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
+template <class F>
+Schedule record(const Groups& model, F&& step, SourceLocation where = SourceLocation::current()) {
     const compiled::Groups& core = model.core(where);
     const compiled::Handle<compiled::Recording> recording(compiled::begin_record(core, where));
     std::forward<F>(step)();

@@ -22,18 +22,7 @@
 #include <shardkit/sharded/coded_view.hpp>
 #include <shardkit/sharded/window.hpp>
 
-namespace shardkit::engine SHARDKIT_BUILD {
-/// Functions by index are called by the core.
-template <class E>
-concept IndexKernels = true;
-}  // namespace SHARDKIT_BUILD
-
 namespace shardkit::detail SHARDKIT_BUILD {
-
-template <class Engine, class Precision>
-struct StepRules : CompiledEngine<Engine> {
-    static constexpr bool are_stated = true;
-};
 
 /// Calls the user's function for the elements of one parameter after the other.
 template <class F>
@@ -75,20 +64,18 @@ class InitializerOf final : public compiled::Initializer {
 };
 
 /// The state of a Sharded: a group of the core with the types of its parameters and policy.
-template <class GroupType, class PolicyType, class EngineType, class PrecisionType>
+template <class GroupType, class PolicyType, class PrecisionType>
 class ShardedState {
   public:
     using Group = GroupType;
     using Policy = PolicyType;
-    using Engine = EngineType;
     using Precision = PrecisionType;
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
     using Options = ShardedOptions<Group, Policy>;
 
-    ShardedState(Context<Engine>& context, std::string_view path, const TensorsOf<Group>& tensors,
-                 const Options& options, std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients,
-                 SourceLocation where)
+    ShardedState(Context& context, std::string_view path, const TensorsOf<Group>& tensors, const Options& options,
+                 std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
         : context_(context), policy_(options.policy) {
         const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
         group_ = context.core().make_group(
@@ -107,7 +94,7 @@ class ShardedState {
     }
 
     compiled::Group& core() const noexcept { return *group_; }
-    Context<Engine>& context() const noexcept { return context_; }
+    Context& context() const noexcept { return context_; }
     const Policy& policy() const noexcept { return policy_; }
     const std::string& path() const noexcept { return *group_->path; }
     const layout::FlatLayout& layout() const noexcept { return *group_->layout; }
@@ -204,7 +191,7 @@ class ShardedState {
     const std::uint64_t& gradient_generation() const noexcept { return *group_->gradient_generation; }
 
   private:
-    Context<Engine>& context_;
+    Context& context_;
     Policy policy_;
     compiled::Group* group_ = nullptr;
 };

@@ -20,18 +20,17 @@ namespace shardkit SHARDKIT_BUILD {
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step: see
 /// step/accumulation.hpp.
-template <class EngineType = DefaultEngine>
 class Accumulation {
   public:
-    using Engine = EngineType;
-
     template <std::integral Count = std::size_t>
-    [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count count = 1,
+    [[nodiscard]] explicit Accumulation(const Groups& model, Count count = 1,
                                         SourceLocation where = SourceLocation::current())
         : step_(model.core(where).begin(count_of(count, where), where)) {}
-    [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
-                               SourceLocation where = SourceLocation::current())
+    [[nodiscard]] Accumulation(const Groups& model, UntilReduced, SourceLocation where = SourceLocation::current())
         : step_(model.core(where).begin(0, where)) {}
+    template <class G, class P, class R>
+    explicit Accumulation(Sharded<G, P, R>& layer,
+                          auto&&...) requires(detail::NeedsModel<Sharded<G, P, R>>::is_model);
 
     template <std::integral Count>
     void set_microbatches(Count count, SourceLocation where = SourceLocation::current()) {
@@ -90,15 +89,11 @@ class Accumulation {
 
     compiled::Handle<compiled::Accumulation> step_;
 };
-template <class G, class P, class E, class R>
-Accumulation(Sharded<G, P, E, R>&, auto&&...)
-    -> Accumulation<std::enable_if_t<detail::NeedsModel<Sharded<G, P, E, R>>::is_model, E>>;
 
 /// A factor that protects fp16 gradients from underflow: see step/loss_scale.hpp.
-template <class EngineType>
 class LossScale {
   public:
-    explicit LossScale(Context<EngineType>& context, LossScaleOptions options = {},
+    explicit LossScale(Context& context, LossScaleOptions options = {},
                        SourceLocation where = SourceLocation::current())
         : scale_(context.core().make_loss_scale(options, where)) {}
 
@@ -115,11 +110,8 @@ class LossScale {
 };
 
 /// The gradients of a whole model, reduced over all axes: see step/reduce.hpp.
-template <class EngineType = DefaultEngine>
 class Reduced {
   public:
-    using Engine = EngineType;
-
     explicit Reduced(compiled::Reduced* made) noexcept : reduced_(made) {}
 
     double divisor() const { return core({}).divisor(); }
@@ -161,33 +153,25 @@ namespace shardkit SHARDKIT_BUILD {
 /// Reduces accumulated gradients over the data axes, and consumes them: see step/reduce.hpp.
 template <class X>
 [[nodiscard]] auto reduce(X&& accumulation, Divisor divisor, SourceLocation where = SourceLocation::current()) {
-    if constexpr (detail::reduces<X>()) {
-        return Reduced<typename std::remove_cvref_t<X>::Engine>(
-            accumulation.core(where).reduce(divisor, nullptr, where));
-    }
+    if constexpr (detail::reduces<X>()) { return Reduced(accumulation.core(where).reduce(divisor, nullptr, where)); }
 }
-template <class Engine>
-[[nodiscard]] Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, Divisor divisor,
-                                     LossScale<Engine>& loss_scale,
-                                     SourceLocation where = SourceLocation::current()) {
-    return Reduced<Engine>(accumulation.core(where).reduce(divisor, &loss_scale.core(), where));
+[[nodiscard]] inline Reduced reduce(Accumulation&& accumulation, Divisor divisor, LossScale& loss_scale,
+                                    SourceLocation where = SourceLocation::current()) {
+    return Reduced(accumulation.core(where).reduce(divisor, &loss_scale.core(), where));
 }
-template <class Engine>
-[[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor = sum,
-                                             SourceLocation where = SourceLocation::current()) {
-    return Reduced<Engine>(groups.core(where).assume_reduced(divisor, nullptr, where));
+[[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor = sum,
+                                            SourceLocation where = SourceLocation::current()) {
+    return Reduced(groups.core(where).assume_reduced(divisor, nullptr, where));
 }
-template <class Engine>
-[[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor,
-                                             LossScale<Engine>& loss_scale,
-                                             SourceLocation where = SourceLocation::current()) {
-    return Reduced<Engine>(groups.core(where).assume_reduced(divisor, &loss_scale.core(), where));
+[[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor, LossScale& loss_scale,
+                                            SourceLocation where = SourceLocation::current()) {
+    return Reduced(groups.core(where).assume_reduced(divisor, &loss_scale.core(), where));
 }
 
 /// sqrt of the sum of squares over every distinct trainable element of every group: see optim/norm.hpp.
 template <class X>
 auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
-    constexpr bool is_reduced = detail::IsReduced<X>::value;
+    constexpr bool is_reduced = std::is_same_v<X, Reduced>;
     static_assert(is_reduced,
                   "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
     if constexpr (is_reduced) { return reduced.core(where).global_norm(kind, where); }

@@ -16,36 +16,30 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// Checks that ranks hold equal bits of everything that several of them hold: see verify/verify_replicas.hpp.
-template <class Engine>
-void verify_replicas(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+inline void verify_replicas(const Groups& model, SourceLocation where = SourceLocation::current()) {
     compiled::verify_replicas(model.core(where), nullptr, nullptr, where);
 }
-template <class Engine>
-void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
-                     SourceLocation where = SourceLocation::current()) {
+inline void verify_replicas(const Groups& model, Optimizer& optimizer,
+                            SourceLocation where = SourceLocation::current()) {
     compiled::verify_replicas(model.core(where), &optimizer.core(where), nullptr, where);
 }
-template <class Engine>
-void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const LossScale<Engine>& loss_scale,
-                     SourceLocation where = SourceLocation::current()) {
+inline void verify_replicas(const Groups& model, Optimizer& optimizer, const LossScale& loss_scale,
+                            SourceLocation where = SourceLocation::current()) {
     compiled::verify_replicas(model.core(where), &optimizer.core(where), &loss_scale.core(), where);
 }
 
 /// Returns the hash of each group's parameters, and of its master weights where it has some: see
 /// verify/hash_values.hpp.
-template <class Engine>
-[[nodiscard]] std::vector<ValuesHash> hash_values(const Groups<Engine>& model,
-                                                  SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Groups& model,
+                                                         SourceLocation where = SourceLocation::current()) {
     return compiled::hash_values(model.core(where), where);
 }
-template <class Engine>
-[[nodiscard]] std::vector<ValuesHash> hash_values(const Reduced<Engine>& reduced,
-                                                  SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Reduced& reduced,
+                                                         SourceLocation where = SourceLocation::current()) {
     return compiled::hash_values(reduced.core(where), where);
 }
-template <class Engine>
-[[nodiscard]] std::vector<ValuesHash> hash_values(Optimizer<Engine>& optimizer,
-                                                  SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline std::vector<ValuesHash> hash_values(Optimizer& optimizer,
+                                                         SourceLocation where = SourceLocation::current()) {
     return compiled::hash_values(optimizer.core(where), where);
 }
 /// Returns what a rank's part of one tensor adds to a hash of the program's own: see verify/hash_values.hpp.
@@ -60,7 +54,7 @@ template <class T>
 /// The norms of the gradient of each parameter, of each group and of all: see verify/gradient_norms.hpp.
 template <class X>
 GradientNorms gradient_norms(const X& reduced, SourceLocation where = SourceLocation::current()) {
-    constexpr bool is_reduced = detail::IsReduced<X>::value;
+    constexpr bool is_reduced = std::is_same_v<X, Reduced>;
     static_assert(is_reduced,
                   "gradient_norms takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
     if constexpr (is_reduced) { return compiled::gradient_norms(reduced.core(where), where); }

@@ -18,21 +18,19 @@ namespace shardkit::cp SHARDKIT_BUILD {
 /// reference that runs on every engine: one thread computes a query's row, and reads all keys for it. On a GPU call
 /// an exchange with kernels of your own. Arithmetic is in A throughout. The result equals attention on one rank,
 /// except for the order of additions.
-template <class Engine, class A, template <class, class> class Exchange = RingExchange>
+template <class A, template <class> class Exchange = RingExchange>
 class Attention {
-    static_assert(shardkit::detail::IndexRules<Engine>::are_stated);
-
   public:
     /// Allocates the memory for a rank's part of `shape`, split as CausalChunks says.
     /// @throws std::invalid_argument when cp has several ranks and the number of tokens is odd
-    Attention(Context<Engine>& context, const typename Engine::Communicator& cp, const AttentionShape& shape,
+    Attention(Context& context, const host::Communicator& cp, const AttentionShape& shape,
               SourceLocation where = SourceLocation::current())
         : context_(context),
           cp_(cp),
           shape_(shape),
           chunks_(CausalChunks::of(shape.tokens * cp.size(), cp.size(), cp.rank(), where)),
           exchange_(context, cp, shape.block()),
-          dots_(detail::EngineTable<Engine, A>::zeroed(context, shape.rows())) {}
+          dots_(detail::EngineTable<A>::zeroed(context, shape.rows())) {}
 
     /// Writes `output` and, for the backward pass, the logarithm of each row's sum of exponentials.
     /// Shapes:  as AttentionShape says.
@@ -41,7 +39,7 @@ class Attention {
     void forward(std::span<const A> queries, std::span<const A> keys_values, std::span<A> output,
                  std::span<A> log_sum_exp, SourceLocation where = SourceLocation::current()) {
         check_pass(queries, keys_values, output, log_sum_exp, where);
-        using Kernels = typename Engine::Kernels;
+        using Kernels = host::AnyKernels;
         const auto compute = context_.compute_stream();
         Kernels::fill(compute, output, A{0});
         Kernels::fill(compute, log_sum_exp, -std::numeric_limits<A>::infinity());
@@ -63,7 +61,7 @@ class Attention {
         check("gradients at the output", d_output.size(), shape_.queries(), where);
         check("gradients of queries", d_queries.size(), shape_.queries(), where);
         check("gradients of keys and values", d_keys_values.size(), shape_.block(), where);
-        using Kernels = typename Engine::Kernels;
+        using Kernels = host::AnyKernels;
         const auto compute = context_.compute_stream();
         Kernels::for_each_index(
             compute, shape_.rows(),
@@ -99,12 +97,12 @@ class Attention {
         }
     }
 
-    Context<Engine>& context_;
-    typename Engine::Communicator cp_;
+    Context& context_;
+    host::Communicator cp_;
     AttentionShape shape_;
     CausalChunks chunks_;
-    Exchange<Engine, A> exchange_;
-    detail::EngineTable<Engine, A> dots_;
+    Exchange<A> exchange_;
+    detail::EngineTable<A> dots_;
 };
 
 }  // namespace shardkit::cp SHARDKIT_BUILD

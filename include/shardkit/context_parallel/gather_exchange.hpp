@@ -18,7 +18,7 @@ namespace shardkit::cp SHARDKIT_BUILD {
 /// overlap, and memory for every rank's block. The simple alternative to RingExchange, for short sequences.
 /// Memory:  size blocks, and size + 1 more from the first backward pass on.
 /// Cost:    forward one all-gather; backward one more and a reduce-scatter.
-template <class Engine, class A>
+template <class A>
 class GatherExchange {
     using Sum = Arithmetic<A>;
 
@@ -32,7 +32,7 @@ class GatherExchange {
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
-    GatherExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
+    GatherExchange(Context& context, const host::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block), blocks_(Table<A>::zeroed(context, block * cp.size())) {}
 
     /// Calls `use` like RingExchange::each, in the order of the ranks.
@@ -50,7 +50,7 @@ class GatherExchange {
     template <class Use>
     void each_with_gradients(std::span<const A> own, std::span<Sum> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {
-        using Kernels = typename Engine::Kernels;
+        using Kernels = host::AnyKernels;
         const auto compute = context_.compute_stream();
         detail::check_block("GatherExchange", own.size(), block_, where);
         if (addends_.size() == 0) {
@@ -72,10 +72,10 @@ class GatherExchange {
 
   private:
     template <class T>
-    using Table = detail::EngineTable<Engine, T>;
+    using Table = detail::EngineTable<T>;
 
-    Context<Engine>& context_;
-    typename Engine::Communicator cp_;
+    Context& context_;
+    host::Communicator cp_;
     std::size_t block_;
     Table<A> blocks_;
     Table<Sum> addends_;

@@ -20,7 +20,7 @@ namespace shardkit::cp SHARDKIT_BUILD {
 /// Cost:    forward size - 1 blocks sent and received per rank; backward these and size blocks of gradients.
 /// Gradients are numbers of Arithmetic<A>: fp32 for bf16.
 /// Source:  Liu et al., Ring Attention, arXiv 2310.01889
-template <class Engine, class A>
+template <class A>
 class RingExchange {
     using Sum = Arithmetic<A>;
 
@@ -35,7 +35,7 @@ class RingExchange {
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
-    RingExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
+    RingExchange(Context& context, const host::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block) {
         if (cp.size() > 1) { travelling_ = pair<A>(); }
     }
@@ -64,7 +64,7 @@ class RingExchange {
     template <class Use>
     void each_with_gradients(std::span<const A> own, std::span<Sum> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {
-        using Kernels = typename Engine::Kernels;
+        using Kernels = host::AnyKernels;
         const auto compute = context_.compute_stream();
         const auto communication = context_.communication_stream();
         detail::check_block("RingExchange", own.size(), block_, where);
@@ -112,12 +112,12 @@ class RingExchange {
     }
 
     template <class T>
-    using Pair = std::array<detail::EngineTable<Engine, T>, 2>;
-    using Event = typename Engine::Stream::Event;
+    using Pair = std::array<detail::EngineTable<T>, 2>;
+    using Event = AnyStream::Event;
 
     template <class T>
     Pair<T> pair() const {
-        using Table = detail::EngineTable<Engine, T>;
+        using Table = detail::EngineTable<T>;
         return {Table::zeroed(context_, block_), Table::zeroed(context_, block_)};
     }
     std::span<const Sum> sum(std::size_t step, std::size_t size) const { return sums_[step % 2].span().first(size); }
@@ -143,8 +143,8 @@ class RingExchange {
         return next;
     }
 
-    Context<Engine>& context_;
-    typename Engine::Communicator cp_;
+    Context& context_;
+    host::Communicator cp_;
     std::size_t block_;
     Pair<A> travelling_;
     Pair<Sum> addends_;

@@ -68,7 +68,7 @@ struct Access {
     static const auto& stated(const Reduced& reduced) noexcept {
         return reduced.stated_;
     }
-    /// Returns the groups of a model, in order, for a loop over detail::Group<Engine>&.
+    /// Returns the groups of a model, in order, for a loop over detail::Group&.
     template <class Groups, class Location>
     static auto each(const Groups& groups, Location where) {
         return groups.each(where);

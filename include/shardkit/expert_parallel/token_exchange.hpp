@@ -23,8 +23,7 @@ namespace shardkit::ep SHARDKIT_BUILD {
 
 /// Returns the communicator over the ranks that share experts with this one: for TokenExchange, and for kernels of
 /// others that exchange tokens (DeepEP, NCCL's). Collective over the mesh on first use, then cached.
-template <class Engine>
-typename Engine::Communicator ranks(Context<Engine>& context, SourceLocation where = SourceLocation::current()) {
+inline host::Communicator ranks(Context& context, SourceLocation where = SourceLocation::current()) {
     const AxisGrid& mesh = context.grid();
     return context.communicator(shardkit::detail::expert_axes(mesh, mesh.extent(Dp::name), where), Axes<Ep>{}, where);
 }
@@ -72,11 +71,9 @@ class Routes {
 ///     const auto routes = exchange.route(assignment.rows());
 ///     exchange.dispatch(routes, rows, received);   // then the experts
 ///     exchange.combine(routes, outputs, back);
-template <class EngineType>
 class TokenExchange {
   public:
-    using Engine = EngineType;
-    using Communicator = typename Engine::Communicator;
+    using Communicator = host::Communicator;
 
     /// Returns the memory that an exchange takes of a rank.
     static std::size_t bytes(std::size_t experts, const engine::Traits& engine = {}) noexcept {
@@ -85,7 +82,7 @@ class TokenExchange {
 
     /// Makes an exchange over `shared`, the ranks that share the experts: ep::ranks(context), or others' of yours.
     /// @throws std::invalid_argument when they do not divide the number of experts
-    TokenExchange(Context<Engine>& context, Communicator shared, std::size_t experts,
+    TokenExchange(Context& context, Communicator shared, std::size_t experts,
                   SourceLocation where = SourceLocation::current())
         : context_(&context), ranks_(std::move(shared)), experts_(experts) {
         if (experts == 0 || experts % ranks_.size() != 0) {
@@ -93,8 +90,8 @@ class TokenExchange {
                                    " ranks of ", ranks_.axes(), ", expected a number that ", ranks_.size(),
                                    " divides");
         }
-        sent_ = context.template buffer<std::uint64_t>(experts);
-        received_ = context.template buffer<std::uint64_t>(experts);
+        sent_ = context.buffer<std::uint64_t>(experts);
+        received_ = context.buffer<std::uint64_t>(experts);
     }
 
     const Communicator& ranks() const noexcept { return ranks_; }
@@ -107,7 +104,7 @@ class TokenExchange {
         require_experts(rows.size(), where);
         std::vector<std::uint64_t> mine(rows.begin(), rows.end());
         if (ranks_.size() > 1) {
-            Engine::Kernels::copy_in(context_->compute_stream(), std::span<const std::uint64_t>(mine), sent_.span());
+            host::AnyKernels::copy_in(context_->compute_stream(), std::span<const std::uint64_t>(mine), sent_.span());
         }
         return route_of(std::move(mine), sent_.span(), where);
     }
@@ -115,7 +112,7 @@ class TokenExchange {
     Routes route_counted(std::span<const std::uint64_t> rows, SourceLocation where = SourceLocation::current()) {
         require_experts(rows.size(), where);
         std::vector<std::uint64_t> mine(experts_);
-        Engine::Kernels::copy_out(context_->compute_stream(), rows, std::span<std::uint64_t>(mine));
+        host::AnyKernels::copy_out(context_->compute_stream(), rows, std::span<std::uint64_t>(mine));
         return route_of(std::move(mine), rows, where);
     }
     /// Returns the routes where every rank sends `capacity` rows to each expert, rows of padding among them. No rank
@@ -166,8 +163,8 @@ class TokenExchange {
         const auto stream = context_->compute_stream();
         all_to_all(ranks_, there, received_.span(), stream, where);
         std::vector<std::uint64_t> theirs(experts_);
-        Engine::Kernels::copy_out(stream, std::span<const std::uint64_t>(received_.span()),
-                                  std::span<std::uint64_t>(theirs));
+        host::AnyKernels::copy_out(stream, std::span<const std::uint64_t>(received_.span()),
+                                   std::span<std::uint64_t>(theirs));
         return {std::move(mine), std::move(theirs), ranks_.size()};
     }
     template <class T>
@@ -186,13 +183,10 @@ class TokenExchange {
                           std::span<const std::size_t>(received), context_->compute_stream(), where);
     }
 
-    Context<Engine>* context_;
+    Context* context_;
     Communicator ranks_;
     std::size_t experts_;
-    typename Engine::template Buffer<std::uint64_t> sent_, received_;  // numbers of rows
+    HostBuffer<std::uint64_t> sent_, received_;  // numbers of rows
 };
-
-template <class Engine, class... Rest>
-TokenExchange(Context<Engine>&, Rest&&...) -> TokenExchange<Engine>;
 
 }  // namespace shardkit::ep SHARDKIT_BUILD

@@ -108,9 +108,9 @@ namespace shardkit::ep {
 ///          width]. All in the engine's memory.
 /// Order:   on the compute stream; local work.
 /// @throws  std::invalid_argument when the sizes disagree
-template <class Engine, FloatingElement T, class A = Arithmetic<T>>
-void write_rows(Context<Engine>& context, std::span<const std::uint32_t> choice_of, std::size_t top,
-                std::size_t width, std::span<const T> tokens, std::span<const A> weights, std::span<T> rows,
+template <FloatingElement T, class A = Arithmetic<T>>
+void write_rows(Context& context, std::span<const std::uint32_t> choice_of, std::size_t top, std::size_t width,
+                std::span<const T> tokens, std::span<const A> weights, std::span<T> rows,
                 SourceLocation where = SourceLocation::current()) {
     if (width == 0 || tokens.size() % width != 0 || rows.size() != choice_of.size() * width) {
         throw_invalid_argument(where, "ep::write_rows: ", rows.size(), " elements of ", choice_of.size(),
@@ -119,8 +119,8 @@ void write_rows(Context<Engine>& context, std::span<const std::uint32_t> choice_
     shardkit::detail::require_rows("write_rows", tokens.size() / width * top, top, width, tokens.size(),
                                    weights.size(), where);
     const auto stream = context.compute_stream();
-    const std::size_t workers = shardkit::detail::row_workers<typename Engine::Kernels>(stream);
-    Engine::Kernels::for_each_index(
+    const std::size_t workers = shardkit::detail::row_workers<host::AnyKernels>(stream);
+    host::AnyKernels::for_each_index(
         stream, choice_of.size() * workers,
         shardkit::detail::WriteRow<T, A>{choice_of.data(), top, width, workers, tokens.data(),
                                          weights.empty() ? nullptr : weights.data(), rows.data()});
@@ -129,14 +129,14 @@ void write_rows(Context<Engine>& context, std::span<const std::uint32_t> choice_
 /// Writes each token: the sum of its choices' rows, times their weights if weights are given, in the order of the
 /// choices. A choice that was dropped adds nothing.
 /// Shapes:  row_of [n * top], rows below the number in `rows`; the others as write_rows
-template <class Engine, FloatingElement T, class A = Arithmetic<T>>
-void sum_rows(Context<Engine>& context, std::span<const std::uint32_t> row_of, std::size_t top, std::size_t width,
+template <FloatingElement T, class A = Arithmetic<T>>
+void sum_rows(Context& context, std::span<const std::uint32_t> row_of, std::size_t top, std::size_t width,
               std::span<const T> rows, std::span<const A> weights, std::span<T> tokens,
               SourceLocation where = SourceLocation::current()) {
     shardkit::detail::require_rows("sum_rows", row_of.size(), top, width, tokens.size(), weights.size(), where);
     const auto stream = context.compute_stream();
-    const std::size_t workers = shardkit::detail::row_workers<typename Engine::Kernels>(stream);
-    Engine::Kernels::for_each_index(
+    const std::size_t workers = shardkit::detail::row_workers<host::AnyKernels>(stream);
+    host::AnyKernels::for_each_index(
         stream, row_of.size() / top * workers,
         shardkit::detail::SumRows<T, A>{row_of.data(), top, width, workers, rows.data(),
                                         weights.empty() ? nullptr : weights.data(), tokens.data()});
@@ -144,15 +144,15 @@ void sum_rows(Context<Engine>& context, std::span<const std::uint32_t> row_of, s
 
 /// Writes the gradient of each choice's weight in sum_rows; 0 for one that was dropped.
 /// Shapes:  rows as given to sum_rows; d_tokens [n, width], the gradient at its result; d_weights [n * top]
-template <class Engine, FloatingElement T, class A = Arithmetic<T>>
-void weight_gradients(Context<Engine>& context, std::span<const std::uint32_t> row_of, std::size_t top,
-                      std::size_t width, std::span<const T> rows, std::span<const T> d_tokens, std::span<A> d_weights,
+template <FloatingElement T, class A = Arithmetic<T>>
+void weight_gradients(Context& context, std::span<const std::uint32_t> row_of, std::size_t top, std::size_t width,
+                      std::span<const T> rows, std::span<const T> d_tokens, std::span<A> d_weights,
                       SourceLocation where = SourceLocation::current()) {
     shardkit::detail::require_rows("weight_gradients", row_of.size(), top, width, d_tokens.size(), d_weights.size(),
                                    where);
-    Engine::Kernels::for_each_index(context.compute_stream(), d_weights.size(),
-                                    shardkit::detail::WeightGradient<T, A>{row_of.data(), top, width, rows.data(),
-                                                                           d_tokens.data(), d_weights.data()});
+    host::AnyKernels::for_each_index(context.compute_stream(), d_weights.size(),
+                                     shardkit::detail::WeightGradient<T, A>{row_of.data(), top, width, rows.data(),
+                                                                            d_tokens.data(), d_weights.data()});
 }
 
 }  // namespace shardkit::ep

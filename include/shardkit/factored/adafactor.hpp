@@ -11,10 +11,10 @@
 
 #include <shardkit/core/factor.hpp>
 #include <shardkit/factored/factored_optimizer.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/update.hpp>
 
 namespace shardkit {
 
@@ -161,15 +161,15 @@ namespace shardkit SHARDKIT_BUILD {
 ///          one group's elements in the master's arithmetic type
 /// Cost:    three passes over the gradients, and two sums over the world of as many doubles as there are rows and
 /// columns
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>>
-class Adafactor : public rules::FactoredOptimizer<rules::AdafactorRule, Engine, Precision> {
-    using Base = rules::FactoredOptimizer<rules::AdafactorRule, Engine, Precision>;
+template <class Precision = DefaultPrecision<float>>
+class Adafactor : public rules::FactoredOptimizer<rules::AdafactorRule, Precision> {
+    using Base = rules::FactoredOptimizer<rules::AdafactorRule, Precision>;
 
   public:
     using Base::Base;
 };
-template <class Engine, class Precision>
-Adafactor(const Model<Engine, Precision>&, AdafactorOptions = {}, const std::vector<ParamGroup>& = {},
-          SourceLocation = {}) -> Adafactor<Engine, Precision>;
+template <class Precision>
+Adafactor(const Model<Precision>&, AdafactorOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
+    -> Adafactor<Precision>;
 
 }  // namespace SHARDKIT_BUILD

@@ -14,10 +14,10 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/factored/factored_works.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
@@ -28,13 +28,13 @@ namespace shardkit::detail {
 /// The steps of a FactoredRule's groups that update elements of these types. They are its passes,
 /// each with one sum over the world for all parameters, and behind them one update of each group.
 /// Memory:  what is kept and the sums of all parameters, on every rank, and the directions of the largest group
-template <class Rule, class Engine, class Types>
+template <class Rule, class Types>
 class FactoredLaunches {
-    using Kernels = typename Engine::Kernels;
-    using Stream = typename Engine::Stream;
+    using Kernels = host::AnyKernels;
+    using Stream = AnyStream;
     using A = typename Types::A;
     using Updated = typename Types::Master;
-    using Listed = ListedGroup<Rule, Engine, Types>;
+    using Listed = ListedGroup<Rule, Types>;
     using Update = typename Rule::template Update<A>;
     using Part = FactoredPart<Rule, A, Updated, typename Types::Reduction>;
     static_assert(
@@ -51,14 +51,13 @@ class FactoredLaunches {
         "FactoredRule: sums are over rows or columns, sorted by pass, and no pass is without one");
 
   public:
-    using Table = UpdateTable<Rule, Engine, A>;
+    using Table = UpdateTable<Rule, A>;
 
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
 
     /// @throws std::invalid_argument for rows that took other numbers of steps than the rest
-    void prepare(Context<Engine>& context, const Table& /*table*/, const std::uint32_t* /*skip*/,
-                 SourceLocation where) {
+    void prepare(Context& context, const Table& /*table*/, const std::uint32_t* /*skip*/, SourceLocation where) {
         parameters_.clear();
         std::size_t kept = 0;
         std::array<std::size_t, passes> sums{};
@@ -85,14 +84,14 @@ class FactoredLaunches {
             all += sums[pass];
         }
         first_[passes] = all;
-        if (kept_.size() != kept) { kept_ = context.template local_buffer<A>(kept); }  // once, and never again
-        if (sums_.size() != all) { sums_ = context.template buffer<double>(all); }
-        if (directions_.size() != largest) { directions_ = context.template local_buffer<A>(largest); }
+        if (kept_.size() != kept) { kept_ = context.local_buffer<A>(kept); }  // once, and never again
+        if (sums_.size() != all) { sums_ = context.buffer<double>(all); }
+        if (directions_.size() != largest) { directions_ = context.local_buffer<A>(largest); }
         subject_ = subject_of(context.world(), concat("sums of ", std::string_view(Rule::name)));
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (!any_that(listed_, [](const Listed& each) { return each.taken; })) { return; }
         const Stream stream = context.compute_stream();
         for (const Listed& each : listed_) {
@@ -176,7 +175,7 @@ class FactoredLaunches {
         return of;
     }
     template <std::size_t N, std::size_t Pass>
-    void run_passes(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void run_passes(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if constexpr (Pass < passes) {
             const Stream compute = context.compute_stream();
             const Stream reduction = context.reduction_stream();
@@ -188,7 +187,7 @@ class FactoredLaunches {
             for_each_taken([&](const Parameter& each, const Part& of) {
                 const GroupGeometry& group = listed_[each.group].state->geometry();
                 const bool counts = !of.elements.empty() && group.replica(each.parameter, group.table.updated) == 0;
-                run_each<Engine>(compute, sums_in<Rule>(Pass, each.extents), AddTerms<Part, Rule, Pass>{of, counts});
+                run_each(compute, sums_in<Rule>(Pass, each.extents), AddTerms<Part, Rule, Pass>{of, counts});
             });
             reduction.wait(compute.record());
             all_reduce_span(context.world(), TreelessOp(ReduceOp::sum),
@@ -207,7 +206,7 @@ class FactoredLaunches {
         for (const Parameter& each : parameters_) {
             if (each.group != g) { continue; }
             const Part of = part<N>(each, table);
-            if (!of.elements.empty()) { run_each<Engine>(stream, of.elements.size(), WriteDirections<Part>{of}); }
+            if (!of.elements.empty()) { run_each(stream, of.elements.size(), WriteDirections<Part>{of}); }
         }
         const auto from = in.template spans<N>();
         rules::UpdateSpans<Updated, typename Types::Gather, A, N, typename Listed::Storage> spans;
@@ -225,9 +224,9 @@ class FactoredLaunches {
     List<Listed> listed_;
     List<Parameter> parameters_;
     std::array<std::size_t, passes + 1> first_{};  // of each pass's sums
-    typename Engine::template Buffer<A> kept_;
-    typename Engine::template Buffer<double> sums_;
-    typename Engine::template Buffer<A> directions_;
+    HostBuffer<A> kept_;
+    HostBuffer<double> sums_;
+    HostBuffer<A> directions_;
     const engine::CallSubject* subject_ = nullptr;
 };
 

@@ -15,9 +15,9 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-template <rules::FactoredRule Rule, class Engine, class Types>
-struct LaunchesOf<Rule, Engine, Types> {
-    using type = FactoredLaunches<Rule, Engine, Types>;
+template <rules::FactoredRule Rule, class Types>
+struct LaunchesOf<Rule, Types> {
+    using type = FactoredLaunches<Rule, Types>;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
@@ -29,17 +29,17 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// Memory:  what the rule keeps and its sums on every rank, the directions of the largest group, and the rule's
 /// states
 ///          for the elements that this rank updates; `bytes_of_passes` says how much beside those
-template <class Rule, class Engine, class Precision = DefaultPrecision<float>>
-class FactoredOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
+template <class Rule, class Precision = DefaultPrecision<float>>
+class FactoredOptimizer : public RuleOptimizer<Rule, Precision> {
     static_assert(FactoredRule<Rule>,
                   "FactoredOptimizer<Rule, ...>: Rule must satisfy FactoredRule; see optim/factored_rule.hpp");
 
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit FactoredOptimizer(const Model<Engine, Precision>& model, const typename Rule::Options& options = {},
+    explicit FactoredOptimizer(const Model<Precision>& model, const typename Rule::Options& options = {},
                                std::vector<ParamGroup> param_groups = {},
                                SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<Rule, Engine, Precision>(model, options, std::move(param_groups), where) {}
+        : RuleOptimizer<Rule, Precision>(model, options, std::move(param_groups), where) {}
 
     /// The bytes of this rank's buffers for what is kept, the sums and the directions. They come on top of a
     /// planner::MemoryPlan, as planner::FactoredPlan says.

@@ -33,7 +33,6 @@ namespace shardkit::schedule {
 /// Makes every step of a model follow a schedule as long as it lives. Move-only. It must end before the groups, and
 /// not during a step or while a window or gradients of one exist. After a move from it, its functions throw a
 /// UsageError.
-template <class Engine>
 class Following {
   public:
     /// Returns the bytes of the arena that holds the leased buffers.
@@ -72,14 +71,14 @@ class Following {
 
   private:
     friend detail::Access;
-    explicit Following(std::unique_ptr<detail::StepCursor<Engine>> cursor) : cursor_(std::move(cursor)) {}
+    explicit Following(std::unique_ptr<detail::StepCursor> cursor) : cursor_(std::move(cursor)) {}
 
-    detail::StepCursor<Engine>& cursor(SourceLocation where) const {
+    detail::StepCursor& cursor(SourceLocation where) const {
         if (cursor_ == nullptr) { throw_usage_error(where, "a Following was used after it was moved from"); }
         return *cursor_;
     }
 
-    std::unique_ptr<detail::StepCursor<Engine>> cursor_;
+    std::unique_ptr<detail::StepCursor> cursor_;
 };
 
 }  // namespace shardkit::schedule
@@ -105,9 +104,8 @@ inline schedule::Op unpacked(double value) noexcept {
 /// Order:   collective over the world; the host waits.
 /// Cost:    24 bytes of each rank; where they differ, 8 bytes more for each operation.
 /// @throws  UsageError, the same on every rank, which names two ranks that differ and their first different operation
-template <class Engine>
-void require_same_schedules(Context<Engine>& context, std::span<const Schedule> schedules,
-                            std::span<const GroupDescription> groups, SourceLocation where) {
+inline void require_same_schedules(Context& context, std::span<const Schedule> schedules,
+                                   std::span<const GroupDescription> groups, SourceLocation where) {
     if (context.world_size() == 1) { return; }
     const engine::CallSite site{where, subject_of(context.world(), "the ranks' schedules")};
     std::vector<double> operations;
@@ -154,16 +152,14 @@ void require_same_schedules(Context<Engine>& context, std::span<const Schedule> 
                       text(first[at]), ", rank ", other, " has ", text(second[at]));
 }
 
-template <class Engine>
-schedule::Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
-                                   SourceLocation where) {
-    Context<Engine>& context = model.context(where);
+inline schedule::Following follow(const Groups& model, std::span<const Schedule> schedules, SourceLocation where) {
+    Context& context = model.context(where);
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
     std::vector<GroupDescription> groups = describe_groups(model, where);
     require_same_schedules(context, schedules, groups, where);
     require_undirected(model, where);
-    std::vector<Group<Engine>*> led;
-    for (Group<Engine>& group : Access::each(model, where)) {
+    std::vector<Group*> led;
+    for (Group& group : Access::each(model, where)) {
         led.push_back(&group);
         if (group.geometry().table.releases) {
             group.refuse_group(where,
@@ -171,9 +167,9 @@ schedule::Following<Engine> follow(const Groups<Engine>& model, std::span<const 
                                "follows a schedule makes its updates together");
         }
     }
-    auto cursor = std::make_unique<StepCursor<Engine>>(context, std::move(groups), std::move(led), schedules, where);
+    auto cursor = std::make_unique<StepCursor>(context, std::move(groups), std::move(led), schedules, where);
     cursor->lead();
-    return Access::make<schedule::Following<Engine>>(std::move(cursor));
+    return Access::make<schedule::Following>(std::move(cursor));
 }
 }  // namespace shardkit::detail
 
@@ -196,24 +192,21 @@ namespace shardkit::schedule {
 ///          every rank, when ranks give different schedules, or one is followed already; MemoryError or
 ///          std::bad_alloc when there is no memory. Later, during a step: UsageError with the caller's line, the
 ///          expected operation and the verb that was called; every rank fails, as after any other error of one rank
-template <class Engine>
-[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,
-                                       SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline Following follow(const Groups& model, const Schedule& schedule,
+                                      SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(&schedule, 1), where);
 }
 
 /// Makes the model's steps follow one of several schedules, at first the first one; see Following::choose.
 /// Memory:  the arena of the largest one
 /// @throws  std::invalid_argument when `schedules` is empty
-template <class Engine>
-[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
-                                       SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline Following follow(const Groups& model, std::span<const Schedule> schedules,
+                                      SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, schedules, where);
 }
 /// Makes the model's steps follow one of several schedules: follow(model, {train, evaluate}).
-template <class Engine>
-[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::initializer_list<Schedule> schedules,
-                                       SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline Following follow(const Groups& model, std::initializer_list<Schedule> schedules,
+                                      SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
 }
 

@@ -21,10 +21,9 @@ namespace shardkit::schedule {
 /// Returns the measured steps of all ranks, by rank, for `trace`. `together`: a moment that is the same on all ranks,
 /// as behind a barrier before the step; their clocks may differ.
 /// Order:   collective over the world; the host waits.
-template <class Engine>
-std::vector<MeasuredStep> gather_steps(Context<Engine>& rank, const MeasuredStep& mine,
-                                       std::chrono::steady_clock::time_point together,
-                                       SourceLocation where = SourceLocation::current()) {
+inline std::vector<MeasuredStep> gather_steps(Context& rank, const MeasuredStep& mine,
+                                              std::chrono::steady_clock::time_point together,
+                                              SourceLocation where = SourceLocation::current()) {
     using Seconds = std::chrono::duration<double>;
     const engine::CallSite site{where, detail::subject_of(rank.world(), "the ranks' measured steps")};
     const std::size_t ranks = rank.world_size();

@@ -19,9 +19,8 @@ namespace shardkit::detail {
 
 /// Checks that no schedule is recorded or followed for the model, and that no step of it has begun.
 /// @throws UsageError
-template <class Engine>
-void require_undirected(const Groups<Engine>& model, SourceLocation where) {
-    for (Group<Engine>& group : Access::each(model, where)) {
+inline void require_undirected(const Groups& model, SourceLocation where) {
+    for (Group& group : Access::each(model, where)) {
         if (group.directed().any() != nullptr) {
             group.refuse_group(where, "a schedule is followed already, or a step recorded; expected one at a time");
         }
@@ -106,12 +105,11 @@ class StepRecorder final : public StepDirector {
 };
 
 /// Records a step over a model's groups while it lives.
-template <class Engine>
 class Recording {
   public:
-    Recording(const Groups<Engine>& model, SourceLocation where)
+    Recording(const Groups& model, SourceLocation where)
         : recorder_((require_undirected(model, where), describe_groups(model))) {
-        for (Group<Engine>& group : Access::each(model, where)) { directed_.push_back(&group.directed()); }
+        for (Group& group : Access::each(model, where)) { directed_.push_back(&group.directed()); }
         for (std::size_t g = 0; g < directed_.size(); ++g) { directed_[g]->set(&recorder_, g); }
     }
     Recording(Recording&&) = delete;
@@ -144,9 +142,9 @@ namespace shardkit::schedule {
 /// after is not part of it. Recording is local: all ranks may record, with the same result, or one rank alone.
 /// @throws  UsageError when there was no step or more than one, or it has not ended; std::invalid_argument when the
 ///          step ended early and so breaks a rule; whatever `step` throws
-template <class Engine, class F>
-Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
-    detail::Recording<Engine> recording(model, where);
+template <class F>
+Schedule record(const Groups& model, F&& step, SourceLocation where = SourceLocation::current()) {
+    detail::Recording recording(model, where);
     std::forward<F>(step)();
     return recording.schedule(where);
 }

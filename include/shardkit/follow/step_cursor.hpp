@@ -30,10 +30,9 @@ namespace shardkit::detail {
 /// Follows a schedule as the program calls the verbs of its steps: gives the communication between them to the
 /// streams, chooses the memory of leased buffers, and refuses a verb that is not the next operation.
 /// Cost:    no allocation; a comparison for each operation, and two waits for events where it takes a slot
-template <class Engine>
 class StepCursor final : public StepDirector {
   public:
-    StepCursor(Context<Engine>& context, std::vector<GroupDescription> groups, std::vector<Group<Engine>*> led,
+    StepCursor(Context& context, std::vector<GroupDescription> groups, std::vector<Group*> led,
                std::span<const Schedule> schedules, SourceLocation where)
         : StepDirector(Manner::leads),
           context_(context),
@@ -53,14 +52,14 @@ class StepCursor final : public StepDirector {
     void lead() {
         context_.settle();  // no work of an earlier step may use the slots
         Access::pools(context_).drop();
-        arena_ = context_.template buffer<std::uint8_t>(arena_bytes().value);
+        arena_ = context_.buffer<std::uint8_t>(arena_bytes().value);
         for (std::size_t g = 0; g < led_.size(); ++g) { led_[g]->directed().set(this, g); }
     }
     /// Ends leading: waits for the streams' work on the arena.
     ~StepCursor() {
         if (in_step()) { end_program("a schedule ended while a step that follows it is under way"); }
         context_.settle();
-        for (Group<Engine>* const group : led_) { leave(*group); }
+        for (Group* const group : led_) { leave(*group); }
     }
 
     std::size_t schedules() const noexcept { return programs_.size(); }
@@ -229,10 +228,10 @@ class StepCursor final : public StepDirector {
     static constexpr std::size_t none = StepProgram::none;
 
     const StepProgram& program() const noexcept { return programs_[current_]; }
-    auto& given_back() noexcept { return events_[current_]; }
-    auto& ranges() noexcept { return ranges_[current_]; }
+    std::vector<AnyStream::Event>& given_back() noexcept { return events_[current_]; }
+    StepRanges& ranges() noexcept { return ranges_[current_]; }
 
-    void leave(Group<Engine>& group) noexcept {
+    void leave(Group& group) noexcept {
         if (group.directed().any() != this) { return; }
         if (group.uses_scheduled_memory()) {
             end_program("a schedule ended while a window or gradients of '", group.path(),
@@ -269,16 +268,16 @@ class StepCursor final : public StepDirector {
     }
     /// Makes the stream wait for what its collectives need. Those wait for what is computed themselves, but where
     /// they are measured this is to be no communication.
-    void await_issue(const Step& step, const typename Engine::Stream& stream) {
+    void await_issue(const Step& step, const AnyStream& stream) {
         if (step.takes != none) { await(step.takes, stream); }
         if (!stamps_.taken()) [[likely]] { return; }
-        Group<Engine>& group = *led_[step.op.group];
+        Group& group = *led_[step.op.group];
         if (step.op.act == Act::gather) { group.parameters().await_update(); }
         if (step.op.act == Act::reduce) { group.gradients().await_added(); }
     }
-    void issue(const Step& step, const typename Engine::Stream& stream, SourceLocation where) {
+    void issue(const Step& step, const AnyStream& stream, SourceLocation where) {
         const std::uint32_t g = step.op.group;
-        Group<Engine>& group = *led_[g];
+        Group& group = *led_[g];
         if (step.op.act == Act::gather) {
             group.parameters().hold(memory(step.takes), where);
             holds_[g] = step.takes != none ? 1 : 0;
@@ -311,7 +310,7 @@ class StepCursor final : public StepDirector {
             if (act == Act::norm || (act == Act::update && g == group)) { led_[g]->gradients().wait(); }
         }
     }
-    void await(std::size_t slot, const typename Engine::Stream& stream) {
+    void await(std::size_t slot, const AnyStream& stream) {
         for (const std::size_t before : program().plan.slots[slot].after) {
             if (before != none) { stream.wait(given_back()[before]); }
         }
@@ -333,14 +332,14 @@ class StepCursor final : public StepDirector {
             throw;
         }
     }
-    Context<Engine>& context_;
+    Context& context_;
     std::vector<GroupDescription> groups_;
-    std::vector<Group<Engine>*> led_;
+    std::vector<Group*> led_;
     std::vector<StepProgram> programs_;
-    std::vector<std::vector<typename Engine::Stream::Event>> events_;  // last use, by program and slot
-    std::vector<StepRanges> ranges_;                                   // by program
-    std::size_t current_ = 0;                                          // index of the program
-    typename Engine::template Buffer<std::uint8_t> arena_;
+    std::vector<std::vector<AnyStream::Event>> events_;  // last use, by program and slot
+    std::vector<StepRanges> ranges_;                     // by program
+    std::size_t current_ = 0;                            // index of the program
+    HostBuffer<std::uint8_t> arena_;
     std::vector<std::uint32_t> added_;  // microbatches, by group
     std::vector<char> holds_;           // full copy in the arena, by group
     StepStamps stamps_;

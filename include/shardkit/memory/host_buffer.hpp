@@ -83,25 +83,4 @@ class HostBuffer {
     detail::PlacedMemory placed_;  // without a release if the memory is the buffer's own
 };
 
-namespace detail {
-/// Whether the host may be able to read and write an engine's buffers.
-template <class Engine>
-inline constexpr bool may_host_read =
-    std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>;
-/// Whether the engine is a value, which may be one of devices.
-template <class Engine>
-inline constexpr bool may_be_device = may_host_read<Engine>&& requires(const typename Engine::Stream& stream) {
-    stream.on_device();
-};
-/// Returns whether it can: where the engine is a value, its streams say so.
-template <class Engine>
-constexpr bool host_reads([[maybe_unused]] const typename Engine::Stream& stream) noexcept {
-    if constexpr (may_be_device<Engine>) {
-        return !stream.on_device();
-    } else {
-        return may_host_read<Engine>;
-    }
-}
-}  // namespace detail
-
 }  // namespace shardkit

@@ -9,9 +9,11 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/owned.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 
 namespace shardkit::detail {
 
@@ -20,22 +22,23 @@ constexpr std::size_t pool_slots(std::size_t members, std::size_t in_flight) noe
     return std::min(members, in_flight);
 }
 
+/// The source of a slot's memory: make(owner, bytes).
+struct SlotSource {
+    const void* owner = nullptr;
+    HostBuffer<std::uint8_t> (*make)(const void* owner, std::size_t bytes) = [](const void*, std::size_t bytes) {
+        return HostBuffer<std::uint8_t>(bytes);
+    };
+};
+
 /// Buffers of equal size that groups with equal shapes share in turn. Group k prefers slot k mod in_flight, so that
 /// the same schedule gives the same addresses in every step.
 /// Cost:    at most min(groups, in_flight) slots of `slot_bytes`; leasing allocates nothing.
 /// Order:   a slot remembers the event of its last use; its next writer waits for that event.
-template <class Engine>
 class SlotPool {
   public:
-    using Event = typename Engine::Stream::Event;
-    using Memory = typename Engine::template Buffer<std::uint8_t>;
-    /// The source of a slot's memory: make(owner, bytes).
-    struct Source {
-        const void* owner = nullptr;
-        Memory (*make)(const void* owner, std::size_t bytes) = [](const void*, std::size_t bytes) {
-            return Memory(bytes);
-        };
-    };
+    using Event = AnyStream::Event;
+    using Memory = HostBuffer<std::uint8_t>;
+    using Source = SlotSource;
 
     class Slot {
       public:
@@ -137,22 +140,21 @@ constexpr std::string_view name(SlotPurpose purpose) noexcept {
 
 /// A rank's pools, one for each purpose and kind of group. Which windows can be open together therefore depends on
 /// the program, and not on sizes after padding.
-template <class Engine>
 class SlotPools {
   public:
-    using Source = typename SlotPool<Engine>::Source;
+    using Source = SlotPool::Source;
 
     explicit SlotPools(std::size_t in_flight, Source source = {}) : in_flight_(in_flight), source_(source) {}
 
     /// Returns the pool for buffers of `bytes` of groups with the key `alike` (see likeness). It is made on first
     /// use, and its address is stable.
-    SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes, std::uint64_t alike) {
+    SlotPool& pool(SlotPurpose purpose, std::size_t bytes, std::uint64_t alike) {
         for (const auto& entry : entries_) {
             if (entry->purpose == purpose && entry->alike == alike && entry->pool.slot_bytes() == bytes) {
                 return entry->pool;
             }
         }
-        entries_.push_back(Owned<Entry>(new Entry{purpose, alike, SlotPool<Engine>(bytes, in_flight_, source_)}));
+        entries_.push_back(Owned<Entry>(new Entry{purpose, alike, SlotPool(bytes, in_flight_, source_)}));
         return entries_.back()->pool;
     }
     /// Frees the memory of pools of which no slot is held; see SlotPool::drop.
@@ -164,7 +166,7 @@ class SlotPools {
     struct Entry {
         SlotPurpose purpose;
         std::uint64_t alike;
-        SlotPool<Engine> pool;
+        SlotPool pool;
     };
     std::size_t in_flight_;
     Source source_;
@@ -172,13 +174,12 @@ class SlotPools {
 };
 
 /// A group's membership in a pool. It holds the group's slot while it has one.
-template <class Engine>
 class SlotLease {
   public:
-    using Event = typename Engine::Stream::Event;
+    using Event = AnyStream::Event;
 
     SlotLease() noexcept = default;
-    SlotLease(SlotPools<Engine>& pools, SlotPurpose purpose, std::size_t bytes, std::uint64_t alike = 0)
+    SlotLease(SlotPools& pools, SlotPurpose purpose, std::size_t bytes, std::uint64_t alike = 0)
         : pool_(&pools.pool(purpose, bytes, alike)), purpose_(purpose), ordinal_(pool_->join()) {}
     SlotLease(SlotLease&& other) noexcept
         : pool_(std::exchange(other.pool_, nullptr)),
@@ -216,7 +217,7 @@ class SlotLease {
   private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    SlotPool<Engine>* pool_ = nullptr;
+    SlotPool* pool_ = nullptr;
     std::size_t slot_ = none;
     SlotPurpose purpose_{};
     std::size_t ordinal_ = 0;

@@ -98,13 +98,12 @@ struct BeginApply {
 };
 
 /// The ranks that hold copies of a unit's elements, to which one of them gives what it gets from the owner.
-template <class Engine>
 struct MatrixCopies {
-    std::optional<typename Engine::Communicator> ranks;  ///< none: this rank alone
+    std::optional<host::Communicator> ranks;  ///< none: this rank alone
     std::size_t root = 0;
 
     /// Collective over the world on first use.
-    MatrixCopies(Context<Engine>& context, const MatrixPlacement& placement, const MatrixUnit& unit) {
+    MatrixCopies(Context& context, const MatrixPlacement& placement, const MatrixUnit& unit) {
         const GroupHolders& holders = placement.holders(unit);
         const AxisNames axes = holders.copies(placement.parameter(unit));
         const RankGroup group = holders.split().group(axes.span(), context.rank());
@@ -116,8 +115,7 @@ struct MatrixCopies {
 
 /// Checks that every rank places the same matrices. Collective over the world; the host waits.
 /// @throws std::invalid_argument, the same on every rank
-template <class Engine>
-void require_same_matrices(Context<Engine>& context, const MatrixPlacement& placement, SourceLocation where) {
+inline void require_same_matrices(Context& context, const MatrixPlacement& placement, SourceLocation where) {
     if (context.world_size() == 1) { return; }
     const double mine[] = {static_cast<double>(placement.hash() >> 12U)};
     const std::size_t other = first_apart(gather_values(context, std::span<const double>(mine), where));
@@ -130,12 +128,9 @@ void require_same_matrices(Context<Engine>& context, const MatrixPlacement& plac
 
 /// Sends each rank its share of `from`, which begins with them in the order of ranks, and receives as many shares
 /// into `to`. Order: on the communication stream; collective over the world.
-template <class Engine, class A>
-void exchange_pieces(const Context<Engine>& context, std::span<const std::size_t> sent, std::span<A> from,
+template <class A>
+void exchange_pieces(const Context& context, std::span<const std::size_t> sent, std::span<A> from,
                      std::span<const std::size_t> received, std::span<A> to, SourceLocation where) {
-    constexpr bool exchanges = engine::ExchangesUnevenly<typename Engine::Communicator, A>;
-    static_assert(exchanges,
-                  "MatrixOptimizer: Engine::Communicator must have all_to_all_uneven; see comm/all_to_all.hpp");
     const auto of = [](std::span<A> all, std::span<const std::size_t> counts) {
         return all.first(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
     };

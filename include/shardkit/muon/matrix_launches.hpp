@@ -12,6 +12,7 @@
 
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/machine/act.hpp>
 #include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
@@ -19,7 +20,6 @@
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -33,14 +33,14 @@ namespace shardkit::detail {
 /// Memory:  up to three slots of pieces and of whole matrices, the largest matrix of the rank once more, and what the
 /// rule
 ///          works in
-template <class Rule, class Engine, class Types>
+template <class Rule, class Types>
 class MatrixLaunches {
-    using Kernels = typename Engine::Kernels;
-    using Stream = typename Engine::Stream;
+    using Kernels = host::AnyKernels;
+    using Stream = AnyStream;
     using Event = typename Stream::Event;
     using A = typename Types::A;
     using Updated = typename Types::Master;
-    using Listed = ListedGroup<Rule, Engine, Types>;
+    using Listed = ListedGroup<Rule, Types>;
     using Update = typename Rule::template Update<A>;
     using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
     using Begin = BeginApply<Update, Apply>;
@@ -51,17 +51,16 @@ class MatrixLaunches {
                   "MatrixRule: states in bf16 or in blocks of 8 bits are those of rules of elements alone");
 
   public:
-    using Table = UpdateTable<Rule, Engine, A>;
+    using Table = UpdateTable<Rule, A>;
 
-    void set_up(const MatrixSetup<Engine>& setup) { setup_ = setup; }
+    void set_up(const MatrixSetup& setup) { setup_ = setup; }
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
 
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
     /// rest
-    void prepare(Context<Engine>& context, const Table& /*table*/, const std::uint32_t* /*skip*/,
-                 SourceLocation where) {
+    void prepare(Context& context, const Table& /*table*/, const std::uint32_t* /*skip*/, SourceLocation where) {
         if (listed_.empty()) { return; }
         place(context, where);
         if (placement_.units().empty()) { return; }
@@ -83,23 +82,23 @@ class MatrixLaunches {
         for (const MatrixUnit& unit : placement_.units()) {
             const Listed& in = listed_[unit.group];
             begins.push_back({in.group->update_of(unit.parameter), unit.block()});
-            copies_.push_back(MatrixCopies<Engine>(context, placement_, unit));
+            copies_.push_back(MatrixCopies(context, placement_, unit));
         }
         ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
         begins_ = {context, std::span<const typename Begin::Unit>(begins)};
         applies_ = {context, std::span<const Apply>(std::vector<Apply>(begins.size()))};
         const MatrixMemory memory = matrix_memory<Rule, A>(placement_, rank);
         for (std::size_t slot = 0; slot < memory.batches; ++slot) {
-            pieces_[slot] = context.template buffer<A>(memory.pieces);
-            owned_[slot] = context.template buffer<A>(memory.owned);
+            pieces_[slot] = context.buffer<A>(memory.pieces);
+            owned_[slot] = context.buffer<A>(memory.owned);
         }
-        matrix_ = context.template local_buffer<A>(memory.matrix);
-        scratch_ = context.template local_buffer<A>(memory.scratch);
+        matrix_ = context.local_buffer<A>(memory.matrix);
+        scratch_ = context.local_buffer<A>(memory.scratch);
         keep(context);
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (placement_.units().empty()) { return; }
         const Step step{context, table.updates(), skip, where};
         const Stream compute = context.compute_stream();
@@ -107,7 +106,7 @@ class MatrixLaunches {
         for (const Listed& each : listed_) {
             if (each.taken) { each.state->gradients().wait(); }
         }
-        run_each<Engine>(compute, begins_.size(), Begin{begins_.data(), step.updates, applies_.data()});
+        run_each(compute, begins_.size(), Begin{begins_.data(), step.updates, applies_.data()});
         const DirectedGroup& directed = listed_.front().state->directed();
         auto* const director = directed.director();
         const std::uint32_t first = director == nullptr ? 0 : director->add_batches(batches_.size());
@@ -163,7 +162,7 @@ class MatrixLaunches {
         Event done;                  // of the last act on it
     };
     struct Step {
-        Context<Engine>& context;
+        Context& context;
         const Update* updates;
         const std::uint32_t* skip;
         SourceLocation where;
@@ -172,7 +171,7 @@ class MatrixLaunches {
     const MatrixUnit& unit(std::size_t u) const noexcept { return placement_.units()[u]; }
     bool is_taken(std::size_t u) const noexcept { return listed_[unit(u).group].taken; }
 
-    void place(Context<Engine>& context, SourceLocation where) {
+    void place(Context& context, SourceLocation where) {
         List<GroupHolders> holders;
         List<MatrixUnit> units;
         for (const Listed& each : listed_) {
@@ -216,11 +215,11 @@ class MatrixLaunches {
         return its;
     }
     /// What the owner keeps of its matrices: made once, and never again.
-    void keep(Context<Engine>& context) {
+    void keep(Context& context) {
         if (!kept_.empty()) { return; }
         for (const MatrixUnit& each : placement_.units()) {
             const std::size_t numel = each.owner == context.rank() ? each.blocks() * Rule::kept(each.block()) : 0;
-            kept_.push_back(context.template local_buffer<A>(numel));
+            kept_.push_back(context.local_buffer<A>(numel));
         }
     }
 
@@ -283,7 +282,7 @@ class MatrixLaunches {
         for (const std::size_t u : batch.of.units) {
             const auto& pieces = batch.of.pieces;
             const auto piece = std::find_if(pieces.begin(), pieces.end(), [u](const auto& p) { return p.unit == u; });
-            const MatrixCopies<Engine>& copies = copies_[u];
+            const MatrixCopies& copies = copies_[u];
             if (!copies.ranks || !is_taken(u) || piece == pieces.end()) { continue; }
             broadcast(*copies.ranks, pieces_[slot].span().subspan(piece->offset, piece->elements.size()), copies.root,
                       communication, step.where);
@@ -295,7 +294,7 @@ class MatrixLaunches {
             if (piece.unit != u) { continue; }
             const MovePiece<A, Back> move(slot.data() + piece.offset, matrix_.data(),
                                           placement_.part(unit(u), piece.rank), piece.elements);
-            run_each<Engine>(stream, move.vectors(), move);
+            run_each(stream, move.vectors(), move);
         }
     }
     void transform_unit(const Step& step, std::size_t u) {
@@ -304,11 +303,10 @@ class MatrixLaunches {
         const std::size_t kept = Rule::kept(of.block());
         const Update* const update = step.updates + listed_[of.group].group->update_of(of.parameter);
         for (std::size_t block = 0; block < of.blocks(); ++block) {
-            Rule::template transform<Engine>(
-                step.context.compute_stream(), setup_.products,
-                rules::WholeMatrix<A, Update>{of.block(), matrix_.span().subspan(block * numel, numel),
-                                              scratch_.span(), kept_[u].span().subspan(block * kept, kept), update,
-                                              step.skip});
+            Rule::transform(step.context.compute_stream(), setup_.products,
+                            rules::WholeMatrix<A, Update>{
+                                of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
+                                kept_[u].span().subspan(block * kept, kept), update, step.skip});
         }
     }
     void apply(const Step& step, const Batch& batch, std::size_t slot) {
@@ -337,22 +335,22 @@ class MatrixLaunches {
         return std::span<const rules::UpdateRange>(ranges_.span()).subspan(begin, end - begin);
     }
 
-    MatrixSetup<Engine> setup_;
+    MatrixSetup setup_;
     std::vector<Listed> listed_;
     MatrixPlacement placement_;
     std::vector<Batch> batches_;
     std::vector<BatchAct> acts_;
     BatchSteps steps_;
-    std::vector<MatrixCopies<Engine>> copies_;  // of each unit
-    std::array<typename Engine::template Buffer<A>, slots> pieces_{};
-    std::array<typename Engine::template Buffer<A>, slots> owned_{};
-    typename Engine::template Buffer<A> matrix_{};
-    typename Engine::template Buffer<A> scratch_{};
-    std::vector<typename Engine::template Buffer<A>> kept_;  // of each unit
+    std::vector<MatrixCopies> copies_;  // of each unit
+    std::array<HostBuffer<A>, slots> pieces_{};
+    std::array<HostBuffer<A>, slots> owned_{};
+    HostBuffer<A> matrix_{};
+    HostBuffer<A> scratch_{};
+    std::vector<HostBuffer<A>> kept_;  // of each unit
     // Their ends wait for the kernels that use what is above.
-    EngineTable<Engine, rules::UpdateRange> ranges_;
-    EngineTable<Engine, typename Begin::Unit> begins_;
-    EngineTable<Engine, Apply> applies_;
+    EngineTable<rules::UpdateRange> ranges_;
+    EngineTable<typename Begin::Unit> begins_;
+    EngineTable<Apply> applies_;
 };
 
 }  // namespace shardkit::detail

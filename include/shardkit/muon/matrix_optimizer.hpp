@@ -21,9 +21,9 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-template <rules::MatrixRule Rule, class Engine, class Types>
-struct LaunchesOf<Rule, Engine, Types> {
-    using type = MatrixLaunches<Rule, Engine, Types>;
+template <rules::MatrixRule Rule, class Types>
+struct LaunchesOf<Rule, Types> {
+    using type = MatrixLaunches<Rule, Types>;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
@@ -34,8 +34,8 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// rule of your own. Beside an optimizer of the rest it is a part of a CombinedOptimizer.
 /// Memory:  the rule's states for the elements that this rank updates, and the buffers that matrices travel through;
 ///          `bytes_of_exchange` says how much
-template <class Rule, class Engine, class Precision = DefaultPrecision<float>>
-class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
+template <class Rule, class Precision = DefaultPrecision<float>>
+class MatrixOptimizer : public RuleOptimizer<Rule, Precision> {
     static_assert(MatrixRule<Rule>,
                   "MatrixOptimizer<Rule, ...>: Rule must satisfy MatrixRule; see optim/matrix_rule.hpp");
 
@@ -46,18 +46,16 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     ///         without Matrices::units that say what of it is a matrix, blocks that do not divide its rows, ranks
     ///         that differ in them, or two groups with one path
     template <class Products>
-    MatrixOptimizer(const Model<Engine, Precision>& model, const Products& products,
-                    const typename Rule::Options& options, const Matrices& matrices = {},
-                    std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<Rule, Engine, Precision>(model, options,
-                                                 with_rest(model, matrices, std::move(param_groups), where), where,
-                                                 {detail::AnyProducts<typename Engine::Stream>(products), matrices}) {
-    }
+    MatrixOptimizer(const Model<Precision>& model, const Products& products, const typename Rule::Options& options,
+                    const Matrices& matrices = {}, std::vector<ParamGroup> param_groups = {},
+                    SourceLocation where = SourceLocation::current())
+        : RuleOptimizer<Rule, Precision>(model, options, with_rest(model, matrices, std::move(param_groups), where),
+                                         where, {detail::AnyProducts<AnyStream>(products), matrices}) {}
 
     /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
-    static auto are_matrices(const Model<Engine, Precision>& model, const Matrices& matrices) {
+    static auto are_matrices(const Model<Precision>& model, const Matrices& matrices) {
         auto chosen = std::make_shared<std::set<std::pair<std::string, std::string>>>();
-        for (const detail::Group<Engine>& group : detail::Access::each(model, SourceLocation{})) {
+        for (const detail::Group& group : detail::Access::each(model, SourceLocation{})) {
             for (const PlacedParameter& p : group.geometry().parameters) {
                 if (detail::is_matrix(matrices, group.path(), p)) { chosen->emplace(group.path(), p.name); }
             }
@@ -72,13 +70,13 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Engine, Precision> {
     std::size_t bytes_of_exchange() { return this->bytes_beside_states(); }
 
   private:
-    static std::vector<ParamGroup> with_rest(const Model<Engine, Precision>& model, const Matrices& matrices,
+    static std::vector<ParamGroup> with_rest(const Model<Precision>& model, const Matrices& matrices,
                                              std::vector<ParamGroup> param_groups, SourceLocation where) {
         for (const ParamGroup& group : param_groups) { validate(group, where); }
-        detail::require_matches<Engine>(model, {param_groups.data(), param_groups.size()}, where);
+        detail::require_matches(model, {param_groups.data(), param_groups.size()}, where);
         const auto is_matrix = are_matrices(model, matrices);
         bool all = true;
-        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+        for (const detail::Group& group : detail::Access::each(model, where)) {
             for (const PlacedParameter& p : group.geometry().parameters) {
                 all = all && is_matrix(group.path(), p.name);
             }

@@ -105,10 +105,9 @@ struct MuonRule : CountsSteps {
     static constexpr std::uint64_t cost(MatrixExtents extents) noexcept { return orthogonalisation_cost(extents); }
     template <class A>
     using Works = NewtonSchulzWorks<A>;
-    template <class Engine, class Products, class A>
-    static void transform(const typename Engine::Stream& stream, const Products& products,
-                          const WholeMatrix<A, Update<A>>& whole) {
-        newton_schulz<Engine>(stream, products, whole.extents, &whole.update->epsilon, whole.values, whole.scratch);
+    template <class Products, class A>
+    static void transform(const AnyStream& stream, const Products& products, const WholeMatrix<A, Update<A>>& whole) {
+        newton_schulz(stream, products, whole.extents, &whole.update->epsilon, whole.values, whole.scratch);
     }
 };
 
@@ -128,21 +127,21 @@ inline void validate(const MuonOptions& options, SourceLocation where = SourceLo
 namespace detail SHARDKIT_BUILD {
 
 /// The two optimizers of a Muon.
-template <class Engine, class Precision>
+template <class Precision>
 struct MuonParts {
     template <class Products>
-    MuonParts(const Model<Engine, Precision>& model, const Products& products, const MuonOptions& options,
+    MuonParts(const Model<Precision>& model, const Products& products, const MuonOptions& options,
               const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
               SourceLocation where)
-        : is_matrix(rules::MatrixOptimizer<rules::MuonRule, Engine, Precision>::are_matrices(model, matrices)),
+        : is_matrix(rules::MatrixOptimizer<rules::MuonRule, Precision>::are_matrices(model, matrices)),
           matrices_(model, products, options, matrices, of(model, param_groups, true, where), where),
           rest_(model, rest, of(model, param_groups, false, where), where) {}
 
     /// The ParamGroups of one part. What a group gives that the part does not have is for the other one's parameters.
-    std::vector<ParamGroup> of(const Model<Engine, Precision>& model, const std::vector<ParamGroup>& given,
-                               bool of_matrices, SourceLocation where) const {
+    std::vector<ParamGroup> of(const Model<Precision>& model, const std::vector<ParamGroup>& given, bool of_matrices,
+                               SourceLocation where) const {
         bool any = false;
-        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+        for (const detail::Group& group : detail::Access::each(model, where)) {
             for (const PlacedParameter& p : group.geometry().parameters) {
                 any = any || (!p.frozen && is_matrix(group.path(), p.name));
             }
@@ -156,7 +155,7 @@ struct MuonParts {
             ParamGroup& group = groups[g];
             const bool foreign = of_matrices ? group.beta1 || group.beta2 : group.momentum.has_value();
             if (!foreign) { continue; }
-            for (const detail::Group<Engine>& in : detail::Access::each(model, where)) {
+            for (const detail::Group& in : detail::Access::each(model, where)) {
                 for (const PlacedParameter& p : in.geometry().parameters) {
                     if (is_matrix(in.path(), p.name) != of_matrices || p.frozen ||
                         param_group_of(in.path(), p.name, given) != g) {
@@ -179,8 +178,8 @@ struct MuonParts {
     }
 
     std::function<bool(std::string_view, std::string_view)> is_matrix;
-    rules::MatrixOptimizer<rules::MuonRule, Engine, Precision> matrices_;
-    AdamW<Engine, Precision> rest_;
+    rules::MatrixOptimizer<rules::MuonRule, Precision> matrices_;
+    AdamW<Precision> rest_;
 };
 
 }  // namespace detail SHARDKIT_BUILD
@@ -199,37 +198,33 @@ namespace shardkit SHARDKIT_BUILD {
 ///          updates of groups that have such parameters; and the buffers that matrices travel through
 /// Cost:    orthogonalisation_cost of each matrix on one rank; each matrix travels to its owner and back once
 /// Source:  Jordan et al., Muon, 2024; Liu et al., arXiv 2502.16982; torch.optim.Muon, in fp32 or fp64 for bf16
-template <class EngineType = DefaultEngine, class Precision = DefaultPrecision<float>>
-class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOptimizer<EngineType> {
-    using Parts = detail::MuonParts<EngineType, Precision>;
+template <class Precision = DefaultPrecision<float>>
+class Muon : private detail::MuonParts<Precision>, public CombinedOptimizer {
+    using Parts = detail::MuonParts<Precision>;
 
   public:
-    using Engine = EngineType;
-
     /// With a library of products: CblasProducts, gpu::CublasProducts or one of your own.
     /// @throws as MatrixOptimizer; std::invalid_argument for a ParamGroup that gives what its parameters' optimizer
     /// does
     ///         not have
     template <class Products>
-    requires(rules::MatrixProducts<Products, typename EngineType::Stream, float>&&
-                 rules::MatrixProducts<Products, typename EngineType::Stream, double>)
-        Muon(const Model<Engine, Precision>& model, const Products& products, const MuonOptions& options = {},
+    requires(rules::MatrixProducts<Products, AnyStream, float>&& rules::MatrixProducts<Products, AnyStream, double>)
+        Muon(const Model<Precision>& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
         : Parts(model, products, options, rest, matrices, param_groups, where),
-          CombinedOptimizer<Engine>(model, {this->matrices_, this->rest_}, where) {}
+          CombinedOptimizer(model, {this->matrices_, this->rest_}, where) {}
     /// With the library's own products, on engines of the host.
     /// @throws UsageError on one of devices; else as above
-    explicit Muon(const Model<Engine, Precision>& model, const MuonOptions& options = {},
-                  const AdamWOptions& rest = {}, const Matrices& matrices = {},
-                  const std::vector<ParamGroup>& param_groups = {},
-                  SourceLocation where = SourceLocation::current()) requires(detail::may_host_read<EngineType>)
+    explicit Muon(const Model<Precision>& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
+                  const Matrices& matrices = {}, const std::vector<ParamGroup>& param_groups = {},
+                  SourceLocation where = SourceLocation::current())
         : Muon(model, host_products(model, where), options, rest, matrices, param_groups, where) {}
 
     /// The part that has the matrices, for its options and ParamGroups.
-    rules::MatrixOptimizer<rules::MuonRule, Engine, Precision>& matrices() noexcept { return this->matrices_; }
+    rules::MatrixOptimizer<rules::MuonRule, Precision>& matrices() noexcept { return this->matrices_; }
     /// The part that has the rest.
-    AdamW<Engine, Precision>& rest() noexcept { return this->rest_; }
+    AdamW<Precision>& rest() noexcept { return this->rest_; }
 
     /// Muon's.
     double learning_rate() const override { return this->matrices_.learning_rate(); }
@@ -248,23 +243,23 @@ class Muon : private detail::MuonParts<EngineType, Precision>, public CombinedOp
     }
 
   private:
-    static HostProducts host_products(const Model<Engine, Precision>& model, SourceLocation where) {
+    static HostProducts host_products(const Model<Precision>& model, SourceLocation where) {
         const auto& context = model.context(where);
-        if (!detail::host_reads<Engine>(context.compute_stream())) {
+        if (!detail::host_reads(context.compute_stream())) {
             throw_usage_error(where, "Muon without a library of products on the engine ",
-                              detail::engine_name<Engine>(context.world()),
+                              context.world().engine_name(),
                               ", whose matrices are a device's; expected one, gpu::CublasProducts say");
         }
         return {};
     }
 };
-template <class Engine, class Precision>
-Muon(const Model<Engine, Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
-     const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Engine, Precision>;
-template <class Engine, class Precision, class Products>
-requires(rules::MatrixProducts<Products, typename Engine::Stream, float>)
-    Muon(const Model<Engine, Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
+template <class Precision>
+Muon(const Model<Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
+     const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Precision>;
+template <class Precision, class Products>
+requires(rules::MatrixProducts<Products, AnyStream, float>)
+    Muon(const Model<Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
          const Matrices& = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-->Muon<Engine, Precision>;
+->Muon<Precision>;
 
 }  // namespace SHARDKIT_BUILD

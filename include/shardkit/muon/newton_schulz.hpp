@@ -291,10 +291,9 @@ constexpr std::uint64_t orthogonalisation_cost(MatrixExtents extents) noexcept {
 /// @post    a zero matrix is zero; with a NaN or an infinity, all elements are NaN
 /// @throws  std::invalid_argument when the sizes of the spans are others
 /// Source:  Jordan et al., Muon, 2024; torch.optim.Muon, in the arithmetic A instead of bf16
-template <class Engine, std::floating_point A, MatrixProducts<typename Engine::Stream, A> Products>
-void newton_schulz(const typename Engine::Stream& stream, const Products& products, MatrixExtents extents,
-                   const double* epsilon, std::span<A> matrix, std::span<A> scratch,
-                   SourceLocation where = SourceLocation::current()) {
+template <std::floating_point A, MatrixProducts<AnyStream, A> Products>
+void newton_schulz(const AnyStream& stream, const Products& products, MatrixExtents extents, const double* epsilon,
+                   std::span<A> matrix, std::span<A> scratch, SourceLocation where = SourceLocation::current()) {
     if (matrix.size() != extents.numel() || scratch.size() < newton_schulz_scratch<A>(extents)) {
         throw_invalid_argument(where, "newton_schulz: a matrix of ", matrix.size(), " elements and ", scratch.size(),
                                " to work in, expected ", extents.numel(), " and ", newton_schulz_scratch<A>(extents));
@@ -312,7 +311,7 @@ void newton_schulz(const typename Engine::Stream& stream, const Products& produc
 
     using Tile = detail::MatrixTile<A>;
     const auto in_tiles = [&](std::size_t of_rows, std::size_t of_columns, const auto& work) {
-        detail::run_each_element<Engine>(stream, Tile::across(of_rows), Tile::across(of_columns), work);
+        detail::run_each_element(stream, Tile::across(of_rows), Tile::across(of_columns), work);
     };
     const bool packs = detail::begins_a_pack(x) && detail::begins_a_pack(next);
     const bool square_packs = detail::begins_a_pack(gram) && rows % Tile::side == 0;
@@ -321,24 +320,23 @@ void newton_schulz(const typename Engine::Stream& stream, const Products& produc
         in_tiles(rows, rows, detail::MirrorMatrix<A>{square, rows, copy, square_packs});
     };
     const auto copy = [&](const A* from, A* to) {
-        Engine::Kernels::convert(stream, std::span<const A>(from, numel), std::span<A>(to, numel));
+        host::AnyKernels::convert(stream, std::span<const A>(from, numel), std::span<A>(to, numel));
     };
 
     auto* sums = static_cast<double*>(static_cast<void*>(gram));
     std::size_t left = places.sums;
-    detail::run_each<Engine>(stream, left, detail::SumSquares<A>{next, numel, sums, left, packs});
+    detail::run_each(stream, left, detail::SumSquares<A>{next, numel, sums, left, packs});
     if (places.folds()) {
-        detail::run_each<Engine>(stream, places.folded_sums,
-                                 detail::FoldSums{sums, left, sums + left, places.folded_sums});
+        detail::run_each(stream, places.folded_sums, detail::FoldSums{sums, left, sums + left, places.folded_sums});
         sums += left;
         left = places.folded_sums;
     }
-    Engine::Kernels::run_once(stream, detail::FrobeniusNorm{sums, left, epsilon});
+    host::AnyKernels::run_once(stream, detail::FrobeniusNorm{sums, left, epsilon});
     if (turned) {
         in_tiles(rows, columns, detail::TurnMatrix<A>{next, x, rows, columns, sums, turn_packs});
     } else {
-        detail::run_each<Engine>(stream, detail::DivideMatrix<A>::vectors(numel),
-                                 detail::DivideMatrix<A>{next, x, numel, sums, packs});
+        detail::run_each(stream, detail::DivideMatrix<A>::vectors(numel),
+                         detail::DivideMatrix<A>{next, x, numel, sums, packs});
     }
 
     constexpr int steps = 5;  // an odd number: the result lies in `matrix`

@@ -24,43 +24,36 @@ namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The updates of groups of any element types with a rule that is a value: on the host one group behind the other, on
 /// a device as UpdateBatches say, of which each has groups of the same types.
-template <class Engine>
 class AnyLaunches {
-    using Stream = typename Engine::Stream;
+    using Stream = AnyStream;
 
   public:
-    using Table = UpdateTable<AnyRule, Engine, float>;
-    using Listed = TrainedGroup<AnyRule, Engine>;
+    using Table = UpdateTable<AnyRule, float>;
+    using Listed = TrainedGroup<AnyRule>;
 
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
-    void prepare(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
-        if constexpr (may_be_device<Engine>) {
-            if (host_reads<Engine>(context.compute_stream())) { return; }
-            make_host_calls(listed_.span(), context, table);
-            batches_.plan(listed_.span());
-            make_table(context, table.updates(), skip);
-        }
+    void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
+        if (host_reads(context.compute_stream())) { return; }
+        make_host_calls(listed_.span(), context, table);
+        batches_.plan(listed_.span());
+        make_table(context, table.updates(), skip);
     }
-    void run_one(const Listed& each, Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
+    void run_one(const Listed& each, Context& context, const Table& table, const std::uint32_t* skip) {
         const Stream stream = context.compute_stream();
-        if constexpr (may_be_device<Engine>) {
-            if (!each.group->pieces().empty()) {
-                return run_offloaded(std::span<const Listed>(&each, 1), context, table, skip);
-            }
+        if (!each.group->pieces().empty()) {
+            return run_offloaded(std::span<const Listed>(&each, 1), context, table, skip);
         }
         run(each, stream, capture_of(stream), table, skip);
     }
-    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
+    void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
         const Stream stream = context.compute_stream();
         const auto capture = capture_of(stream);
-        if constexpr (may_be_device<Engine>) {
-            if (stream.on_device()) {
-                batches_.run(listed_.span(), stream, capture, [&](std::size_t begin, std::size_t end) {
-                    run_entries(stream, begin, end, table.updates(), skip);
-                });
-                return run_offloaded(listed_.span(), context, table, skip);
-            }
+        if (stream.on_device()) {
+            batches_.run(listed_.span(), stream, capture, [&](std::size_t begin, std::size_t end) {
+                run_entries(stream, begin, end, table.updates(), skip);
+            });
+            return run_offloaded(listed_.span(), context, table, skip);
         }
         for (const Listed& each : listed_) {
             if (each.taken) { run(each, stream, capture, table, skip); }
@@ -84,17 +77,13 @@ class AnyLaunches {
     static void run_alone(const Listed& each, const Stream& stream, const AnyRuleUpdate* updates,
                           const std::uint32_t* skip) {
         const AnyUpdateWork update = work(each, updates, skip);
-        if constexpr (may_be_device<Engine>) {
-            if (stream.on_device()) { return give(stream, {.work = &update}); }
-            stream.submit(update);  // of the host's, where no kernel of a device's is made of it
-        } else {
-            Engine::Kernels::run_once(stream, update);
-        }
+        if (stream.on_device()) { return give(stream, {.work = &update}); }
+        stream.submit(update);  // of the host's, where no kernel of a device's is made of it
     }
     static void give(const Stream& stream, const DeviceUpdates& updates) {
         if (!updates.work->rule->give(stream, updates)) { refuse_update(); }
     }
-    void make_table(Context<Engine>& context, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
+    void make_table(Context& context, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
         List<std::byte> table;
         entries_.clear();
         for (const UpdateBatches::Batch& batch : batches_.batches()) {
@@ -109,7 +98,7 @@ class AnyLaunches {
                 table.append(entry.bytes.begin(), entry.bytes.end());
             }
         }
-        table_ = EngineBytes<Engine>(context, table.size());
+        table_ = EngineBytes(context, table.size());
         table_.write(table.data(), 0, table.size());
     }
     void run_entries(const Stream& stream, std::size_t begin, std::size_t end, const AnyRuleUpdate* updates,
@@ -133,7 +122,7 @@ class AnyLaunches {
     List<Listed> listed_;
     UpdateBatches batches_;
     List<Entry> entries_;
-    EngineBytes<Engine> table_;
+    EngineBytes table_;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

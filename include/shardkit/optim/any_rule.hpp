@@ -17,13 +17,13 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/options.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/state_kind.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/sharded/host_conversions.hpp>

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/norm_works.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit::detail {

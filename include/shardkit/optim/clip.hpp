@@ -24,9 +24,8 @@ inline void validate_max_norm(double max_norm, std::string_view verb, SourceLoca
 /// Source:  torch.nn.utils.clip_grad_norm_
 /// `max_norm`: unlimited for a coefficient of one.
 /// @throws  std::invalid_argument unless max_norm is above zero
-template <class Engine>
-ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
-                     SourceLocation where = SourceLocation::current()) {
+inline ClipCoefficient clip(const GlobalNorm& norm, double max_norm,
+                            SourceLocation where = SourceLocation::current()) {
     detail::validate_max_norm(max_norm, "clip", where);
     return {norm.data(where), max_norm, norm.gradients()};
 }

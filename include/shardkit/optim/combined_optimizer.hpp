@@ -33,26 +33,23 @@ namespace shardkit SHARDKIT_BUILD {
 ///          that the rank updates
 /// Cost:    of a step: two small launches for each part, and one pass over a group's elements for each part that has
 ///          parameters of it
-template <class EngineType = DefaultEngine>
-class CombinedOptimizer : public Optimizer<EngineType> {
+class CombinedOptimizer : public Optimizer {
   public:
-    using Engine = EngineType;
-
     /// @throws std::invalid_argument, with the parameter's name, for one that no part updates, or that two do; for a
     ///         part with a group that is not the model's
-    CombinedOptimizer(const Groups<Engine>& model, std::vector<std::reference_wrapper<Optimizer<Engine>>> parts,
+    CombinedOptimizer(const Groups& model, std::vector<std::reference_wrapper<Optimizer>> parts,
                       SourceLocation where = SourceLocation::current())
-        : Optimizer<Engine>(model), parts_(std::move(parts)) {
+        : Optimizer(model), parts_(std::move(parts)) {
         constexpr auto nobody = static_cast<std::size_t>(-1);
         std::vector<std::vector<std::size_t>> updaters;  // the part that updates each parameter
-        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+        for (const detail::Group& group : detail::Access::each(model, where)) {
             numbers_.emplace(group.identity(), groups_.size());
             groups_.emplace_back().updated.resize(group.geometry().parameters.size());
             updaters.emplace_back(group.geometry().parameters.size(), nobody);
         }
         for (std::size_t p = 0; p < parts_.size(); ++p) { take(p, updaters, where); }
         std::size_t number = 0;
-        for (const detail::Group<Engine>& group : detail::Access::each(model, where)) {
+        for (const detail::Group& group : detail::Access::each(model, where)) {
             const detail::List<char>& updated = groups_[number++].updated;
             for (std::size_t i = 0; i < updated.size(); ++i) {
                 const PlacedParameter& parameter = group.geometry().parameters[i];
@@ -76,7 +73,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
     /// What the parts have of one group.
     struct OfGroup {
         struct Part {
-            Optimizer<Engine>* optimizer;
+            Optimizer* optimizer;
             std::size_t part;    ///< its number among the parts
             std::size_t number;  ///< of the group among its own
         };
@@ -91,9 +88,9 @@ class CombinedOptimizer : public Optimizer<EngineType> {
     }
 
     void change_rates(double to, double from, detail::Change change, SourceLocation where) override {
-        for (Optimizer<Engine>& part : parts_) { part.change_rates(to, from, change, where); }
+        for (Optimizer& part : parts_) { part.change_rates(to, from, change, where); }
     }
-    detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
+    detail::StatementHash run(const Reduced& reduced, const ClipCoefficient& coefficient,
                               const detail::StepShare& share, SourceLocation where) override {
         list_choices();
         detail::StepShare its = share;
@@ -106,8 +103,8 @@ class CombinedOptimizer : public Optimizer<EngineType> {
     detail::StatementHash begin_backward(const detail::StatedStep& /*step*/, SourceLocation where) override {
         refuse(where, "step_in_backward");
     }
-    void run_alone(detail::Group<Engine>& /*group*/) override {}
-    void tear(detail::Group<Engine>& /*torn*/, std::string_view /*verb*/, SourceLocation /*where*/) override {}
+    void run_alone(detail::Group& /*group*/) override {}
+    void tear(detail::Group& /*torn*/, std::string_view /*verb*/, SourceLocation /*where*/) override {}
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
         return groups_[number].choices;
     }
@@ -116,7 +113,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         for (const OfGroup& group : groups_) { all.push_back(group.updated); }
         return all;
     }
-    std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const override {
+    std::uint64_t steps_of(const detail::Group& group, SourceLocation where) const override {
         const auto found = numbers_.find(group.identity());
         if (found == numbers_.end()) {
             group.refuse_group(where, "steps() of a group that is not one of the optimizer's model");
@@ -129,9 +126,9 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         }
         return most;
     }
-    detail::List<Optimizer<Engine>*> parts() override {
-        detail::List<Optimizer<Engine>*> all;
-        for (Optimizer<Engine>& part : parts_) {
+    detail::List<Optimizer*> parts() override {
+        detail::List<Optimizer*> all;
+        for (Optimizer& part : parts_) {
             const auto its = part.parts();
             all.append(its.begin(), its.end());
         }
@@ -140,10 +137,10 @@ class CombinedOptimizer : public Optimizer<EngineType> {
 
     /// Takes in part number `p`. `updaters`: the part that updates each parameter of each group.
     void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where) {
-        Optimizer<Engine>& part = parts_[p];
+        Optimizer& part = parts_[p];
         const detail::List<detail::List<char>> its = part.updated(where);
         std::size_t n = 0;
-        for (const detail::Group<Engine>& group : detail::Access::each(part.model(), where)) {
+        for (const detail::Group& group : detail::Access::each(part.model(), where)) {
             const auto found = numbers_.find(group.identity());
             if (found == numbers_.end()) {
                 throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), "' of part ", p,
@@ -185,7 +182,7 @@ class CombinedOptimizer : public Optimizer<EngineType> {
         }
     }
 
-    std::vector<std::reference_wrapper<Optimizer<Engine>>> parts_;
+    std::vector<std::reference_wrapper<Optimizer>> parts_;
     std::vector<OfGroup> groups_;
     std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
 };

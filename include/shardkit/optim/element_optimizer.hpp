@@ -41,31 +41,30 @@ struct NeedsOwnNames {
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// What AdamW, SGD and the others are made of: a rule, the model, its options, and a format of the states.
-template <class Rule, class OptionsType, class Engine, class Precision, StateFormat Format>
-class ElementOptimizer : public RuleOptimizerIn<Rule, OptionsType, Engine, Precision, Format> {
-    using Base = RuleOptimizerIn<Rule, OptionsType, Engine, Precision, Format>;
+template <class Rule, class OptionsType, class Precision, StateFormat Format>
+class ElementOptimizer : public RuleOptimizerIn<Rule, OptionsType, Precision, Format> {
+    using Base = RuleOptimizerIn<Rule, OptionsType, Precision, Format>;
 
   public:
     using Options = OptionsType;
 
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit ElementOptimizer(const Model<Engine, Precision>& model, Options options = {},
+    explicit ElementOptimizer(const Model<Precision>& model, Options options = {},
                               std::vector<ParamGroup> param_groups = {},
                               SourceLocation where = SourceLocation::current())
         : Base(model, options, std::move(param_groups), where) {}
     /// Keeps the states in `Format`.
-    ElementOptimizer(const Model<Engine, Precision>& model, StatesIn<Format> /*states*/, Options options = {},
+    ElementOptimizer(const Model<Precision>& model, StatesIn<Format> /*states*/, Options options = {},
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : Base(model, options, std::move(param_groups), where) {}
     /// Says what to write instead.
     template <class Names = PyTorchNames>
-    explicit ElementOptimizer(const Model<Engine, Precision>& model, std::type_identity_t<Names> /*options*/)
+    explicit ElementOptimizer(const Model<Precision>& model, std::type_identity_t<Names> /*options*/)
         : ElementOptimizer(model) {
         static_cast<void>(NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>
-    explicit ElementOptimizer(Sharded<G, P, Engine, R>& layer,
-                              auto&&...) requires(NeedsModel<Sharded<G, P, Engine, R>>::is_model);
+    explicit ElementOptimizer(Sharded<G, P, R>& layer, auto&&...) requires(NeedsModel<Sharded<G, P, R>>::is_model);
 };
 
 }  // namespace SHARDKIT_BUILD
@@ -76,44 +75,41 @@ namespace shardkit SHARDKIT_BUILD {
 ///     AdamW optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class AdamW : public detail::ElementOptimizer<rules::AdamWRule, AdamWOptions, Engine, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::AdamWRule, AdamWOptions, Engine, Precision, Format>;
+template <class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+class AdamW : public detail::ElementOptimizer<rules::AdamWRule, AdamWOptions, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::AdamWRule, AdamWOptions, Precision, Format>;
 
   public:
     using Base::Base;
     template <class Names = detail::PyTorchNames>
-    explicit AdamW(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+    explicit AdamW(const Model<Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
 };
 
 /// AdamW with amsgrad over a model of sharded groups, as torch.optim.AdamW(amsgrad=True) computes it.
 ///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class AMSGrad : public detail::ElementOptimizer<rules::AmsgradRule, AdamWOptions, Engine, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::AmsgradRule, AdamWOptions, Engine, Precision, Format>;
+template <class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+class AMSGrad : public detail::ElementOptimizer<rules::AmsgradRule, AdamWOptions, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::AmsgradRule, AdamWOptions, Precision, Format>;
 
   public:
     using Base::Base;
     template <class Names = detail::PyTorchNames>
-    explicit AMSGrad(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+    explicit AMSGrad(const Model<Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
 };
 
 /// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
 /// Memory:  one state where there is momentum, none otherwise.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class SGD : public detail::ElementOptimizer<rules::SgdRule, SgdOptions, Engine, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::SgdRule, SgdOptions, Engine, Precision, Format>;
+template <class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+class SGD : public detail::ElementOptimizer<rules::SgdRule, SgdOptions, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::SgdRule, SgdOptions, Precision, Format>;
 
   public:
     using Base::Base;
     template <class Names = detail::PyTorchNames>
-    explicit SGD(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+    explicit SGD(const Model<Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
 };
 
 /// Lion, which steps by the sign of a momentum, over a model of sharded groups.
@@ -122,29 +118,28 @@ class SGD : public detail::ElementOptimizer<rules::SgdRule, SgdOptions, Engine, 
 /// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 /// Every element moves by the learning rate, so clipping acts on the momentum
 /// alone.
-template <class Engine = DefaultEngine, class Precision = DefaultPrecision<float>,
-          StateFormat Format = StateFormat::full>
-class Lion : public detail::ElementOptimizer<rules::LionRule, LionOptions, Engine, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::LionRule, LionOptions, Engine, Precision, Format>;
+template <class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
+class Lion : public detail::ElementOptimizer<rules::LionRule, LionOptions, Precision, Format> {
+    using Base = detail::ElementOptimizer<rules::LionRule, LionOptions, Precision, Format>;
 
   public:
     using Base::Base;
     template <class Names = detail::PyTorchNames>
-    explicit Lion(const Model<Engine, Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+    explicit Lion(const Model<Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
 };
 
 // The arguments are types, which must not be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define SHARDKIT_GUIDES(Name, Options)                                                                            \
-    template <class Engine, class Precision, StateFormat Format>                                                  \
-    Name(const Model<Engine, Precision>&, StatesIn<Format>, Options = {}, const std::vector<ParamGroup>& = {},    \
-         SourceLocation = {}) -> Name<Engine, Precision, Format>;                                                 \
-    template <class Engine, class Precision>                                                                      \
-    Name(const Model<Engine, Precision>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {}) \
-        -> Name<Engine, Precision>;                                                                               \
-    template <class G, class P, class Engine, class R>                                                            \
-    Name(Sharded<G, P, Engine, R>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})       \
-        -> Name<std::enable_if_t<detail::NeedsModel<Sharded<G, P, Engine, R>>::is_model, Engine>>;
+#define SHARDKIT_GUIDES(Name, Options)                                                                    \
+    template <class Precision, StateFormat Format>                                                        \
+    Name(const Model<Precision>&, StatesIn<Format>, Options = {}, const std::vector<ParamGroup>& = {},    \
+         SourceLocation = {}) -> Name<Precision, Format>;                                                 \
+    template <class Precision>                                                                            \
+    Name(const Model<Precision>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {}) \
+        -> Name<Precision>;                                                                               \
+    template <class G, class P, class R>                                                                  \
+    Name(Sharded<G, P, R>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})       \
+        -> Name<std::enable_if_t<detail::NeedsModel<Sharded<G, P, R>>::is_model>>;
 SHARDKIT_GUIDES(AdamW, AdamWOptions)
 SHARDKIT_GUIDES(AMSGrad, AdamWOptions)
 SHARDKIT_GUIDES(SGD, SgdOptions)

@@ -6,11 +6,9 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
-#include <shardkit/rank/default_engine.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit::detail {
-template <class Engine>
 class NormMemory;
 struct NormTotal;
 }  // namespace shardkit::detail
@@ -20,7 +18,6 @@ namespace shardkit {
 /// The norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
 /// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
 /// taken.
-template <class Engine = DefaultEngine>
 class GlobalNorm {
   public:
     /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
@@ -41,11 +38,11 @@ class GlobalNorm {
     /// Of a step that takes none.
     GlobalNorm() noexcept = default;
     /// `total`: the slot that was taken last.
-    GlobalNorm(const detail::NormMemory<Engine>& memory, const double* total, std::uint64_t gradients) noexcept;
+    GlobalNorm(const detail::NormMemory& memory, const double* total, std::uint64_t gradients) noexcept;
 
     detail::NormTotal read(SourceLocation where) const;
 
-    const detail::NormMemory<Engine>* memory_ = nullptr;  // null: none was taken
+    const detail::NormMemory* memory_ = nullptr;  // null: none was taken
     const double* total_ = nullptr;
     std::uint64_t taken_ = 0;
     std::uint64_t gradients_ = 0;

@@ -17,6 +17,8 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/detail/to_size.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/factored_rule.hpp>
@@ -28,8 +30,6 @@
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/state_kind.hpp>
 #include <shardkit/optim/state_memory.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
@@ -42,7 +42,7 @@ namespace shardkit::detail {
 /// What an optimizer keeps for one group on one rank, and the group's update: states over the elements that this rank
 /// updates, and a table of which elements take which update of the optimizer's. Compiled once for all groups of an
 /// engine. `Rule`: an OptimizerRule.
-template <class Rule, class Engine>
+template <class Rule>
 class GroupOptimizer {
   public:
     using Options = typename Rule::Options;
@@ -56,7 +56,7 @@ class GroupOptimizer {
     };
 
     /// Makes the states.
-    GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options,
+    GroupOptimizer(Context& context, const GroupGeometry& group, const Options& options,
                    std::span<const ParamGroup> param_groups, SourceLocation where);
     GroupOptimizer(GroupOptimizer&&) noexcept = default;
     GroupOptimizer& operator=(GroupOptimizer&&) noexcept = default;
@@ -66,8 +66,8 @@ class GroupOptimizer {
     }
 
     /// Takes its place among `updates`. `progress`: how far each parameter is; null: at the beginning.
-    void choose(Context<Engine>& context, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
-                const GroupProgress* progress, ProgressTable<Rule, Engine>& updates);
+    void choose(Context& context, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
+                const GroupProgress* progress, ProgressTable<Rule>& updates);
     /// Whether it updates a parameter, which is neither frozen nor another optimizer's.
     bool updates(std::size_t parameter) const noexcept { return updated_[parameter] != 0; }
     const List<char>& updated() const noexcept { return updated_; }
@@ -97,7 +97,7 @@ class GroupOptimizer {
     OffloadedGroup& offloaded() noexcept { return offloaded_; }
 
     /// The gradient of the elements that this rank updates of its group, which may lie in a leased buffer.
-    static StoredElements gradient(Group<Engine>& group) {
+    static StoredElements gradient(Group& group) {
         const IndexRange updated = group.geometry().updated;
         return group.gradients().reduced().subspan(updated.begin - group.gradients().reduced_range().begin,
                                                    updated.size());
@@ -118,7 +118,7 @@ class GroupOptimizer {
     /// Its place in the UpdateTable; none where it updates no parameter.
     std::optional<std::size_t> number() const noexcept { return number_; }
     /// How far its updates in `table` are.
-    GroupProgress progress(const ProgressTable<Rule, Engine>& table) const;
+    GroupProgress progress(const ProgressTable<Rule>& table) const;
     /// Whether parameters that share a choice are as far as each other in `progress`, so that it can be set.
     bool takes(const GroupProgress& progress) const { return !numbers_of_choices(progress).empty(); }
     /// Whether no block of 8 bits would have elements of two different numbers of steps.
@@ -128,7 +128,7 @@ class GroupOptimizer {
                });
     }
     /// Sets what it takes.
-    void set_progress(const GroupProgress& progress, ProgressTable<Rule, Engine>& table) const;
+    void set_progress(const GroupProgress& progress, ProgressTable<Rule>& table) const;
 
   private:
     /// How far each choice is where those that share one are as far as each other; empty where they are not.
@@ -165,14 +165,14 @@ class GroupOptimizer {
     }
 
     // Buffers first: the table ends before them, and waits for the kernels that use both.
-    List<StateMemory<Engine>> states_;
+    List<StateMemory> states_;
     List<AnyStateSpan> state_spans_;
     StateKind kind_;
     typename Rule::Progress beginning_{};
     std::size_t states_used_ = 0;
     std::uint64_t state_seed_ = 0;  // of how states are rounded
     OffloadedGroup offloaded_;
-    EngineTable<Engine, rules::UpdateRange> ranges_;  // of what this rank updates
+    EngineTable<rules::UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::uint32_t first_update_ = 0;
     List<Choice> choices_;             // what its hypers in the UpdateTable were chosen by; the same on every rank
@@ -182,10 +182,9 @@ class GroupOptimizer {
     MemoryReader* reader_ = nullptr;
 };
 
-template <class Rule, class Engine>
-GroupOptimizer<Rule, Engine>::GroupOptimizer(Context<Engine>& context, const GroupGeometry& group,
-                                             const Options& options, std::span<const ParamGroup> param_groups,
-                                             SourceLocation where)
+template <class Rule>
+GroupOptimizer<Rule>::GroupOptimizer(Context& context, const GroupGeometry& group, const Options& options,
+                                     std::span<const ParamGroup> param_groups, SourceLocation where)
     : kind_(state_kind<Rule>(options)) {
     bool any = false;
     for (const PlacedParameter& p : group.parameters) {
@@ -215,28 +214,24 @@ GroupOptimizer<Rule, Engine>::GroupOptimizer(Context<Engine>& context, const Gro
         }
     }
     for (const auto& state : states_) { state_spans_.push_back(state.span()); }
-    if constexpr (engine::Offloads<typename Engine::Communicator>) {
-        if (!group.offloads()) { return; }
-        if constexpr (!std::same_as<Rule, AnyRule>) {
-            throw_invalid_argument(
-                where, "optimizer: '", group.path, "' has an Offload, and ",
-                rules::MatrixRule<Rule>
-                    ? "matrices are brought together from masters and states in the engine's memory"
-                : rules::FactoredRule<Rule>
-                    ? "sums over parameters are added from masters in the engine's memory"
-                    : "its rule is larger than one whose updates are made in pieces: it has "
-                      "at most 192 bytes of options, 128 of an update, 4 states and 4 products",
-                "; expected Offload::none");
-        }
-        offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, context.options().offload_slot_bytes);
-        if (offloaded_.piece > 0) { make_offload_slots(context, group.path, group.offload); }
+    if (!group.offloads()) { return; }
+    if constexpr (!std::same_as<Rule, AnyRule>) {
+        throw_invalid_argument(
+            where, "optimizer: '", group.path, "' has an Offload, and ",
+            rules::MatrixRule<Rule> ? "matrices are brought together from masters and states in the engine's memory"
+            : rules::FactoredRule<Rule> ? "sums over parameters are added from masters in the engine's memory"
+                                        : "its rule is larger than one whose updates are made in pieces: it has "
+                                          "at most 192 bytes of options, 128 of an update, 4 states and 4 products",
+            "; expected Offload::none");
     }
+    offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, context.options().offload_slot_bytes);
+    if (offloaded_.piece > 0) { make_offload_slots(context, group.path, group.offload); }
 }
 
-template <class Rule, class Engine>
-void GroupOptimizer<Rule, Engine>::choose(Context<Engine>& context, const GroupGeometry& group,
-                                          std::span<const ParamGroup> param_groups, const GroupProgress* progress,
-                                          ProgressTable<Rule, Engine>& updates) {
+template <class Rule>
+void GroupOptimizer<Rule>::choose(Context& context, const GroupGeometry& group,
+                                  std::span<const ParamGroup> param_groups, const GroupProgress* progress,
+                                  ProgressTable<Rule>& updates) {
     if (!has(updated_, 1)) { return; }
     const std::vector<std::uint64_t> beginning = numbers_of<Rule>(beginning_);
     choices_ = {{0, progress != nullptr ? progress->own : beginning}};
@@ -299,8 +294,8 @@ void GroupOptimizer<Rule, Engine>::choose(Context<Engine>& context, const GroupG
     ranges_ = {context, ranges.data(), ranges.size()};
 }
 
-template <class Rule, class Engine>
-GroupProgress GroupOptimizer<Rule, Engine>::progress(const ProgressTable<Rule, Engine>& table) const {
+template <class Rule>
+GroupProgress GroupOptimizer<Rule>::progress(const ProgressTable<Rule>& table) const {
     GroupProgress progress;
     progress.numbers = progress_numbers<Rule>(beginning_);
     List<std::vector<std::uint64_t>> of;
@@ -316,8 +311,8 @@ GroupProgress GroupOptimizer<Rule, Engine>::progress(const ProgressTable<Rule, E
     return progress;
 }
 
-template <class Rule, class Engine>
-auto GroupOptimizer<Rule, Engine>::numbers_of_choices(const GroupProgress& progress) const
+template <class Rule>
+auto GroupOptimizer<Rule>::numbers_of_choices(const GroupProgress& progress) const
     -> List<std::vector<std::uint64_t>> {
     List<std::vector<std::uint64_t>> of(choices_.size());
     const auto agrees = [&](std::size_t choice, const std::uint64_t* numbers) {
@@ -340,9 +335,8 @@ auto GroupOptimizer<Rule, Engine>::numbers_of_choices(const GroupProgress& progr
     return of;
 }
 
-template <class Rule, class Engine>
-void GroupOptimizer<Rule, Engine>::set_progress(const GroupProgress& progress,
-                                                ProgressTable<Rule, Engine>& table) const {
+template <class Rule>
+void GroupOptimizer<Rule>::set_progress(const GroupProgress& progress, ProgressTable<Rule>& table) const {
     const auto numbers = numbers_of_choices(progress);
     for (std::size_t c = 0; c < numbers.size(); ++c) {
         table.set_progress(*number_, c, progress_of<Rule>(beginning_, numbers[c]));

@@ -7,28 +7,28 @@
 #include <type_traits>
 
 #include <shardkit/core/element.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/sharded/group.hpp>
 
 namespace shardkit::detail {
 
 /// A group that is trained, in a step of its optimizer.
-template <class Rule, class Engine>
+template <class Rule>
 struct TrainedGroup {
-    GroupOptimizer<Rule, Engine>* group;
-    Group<Engine>* state;
+    GroupOptimizer<Rule>* group;
+    Group* state;
     const std::uint64_t* steps;  ///< which step it is, in the engine's memory
     bool taken;                  ///< whether the group takes part in the step
 };
 
 /// The same where the step updates elements of these types.
-template <class Rule, class Engine, class Types>
-struct ListedGroup : TrainedGroup<Rule, Engine> {
+template <class Rule, class Types>
+struct ListedGroup : TrainedGroup<Rule> {
     using A = typename Types::A;
     using Storage = typename StorageOf<Rule>::type;
-    using Base = TrainedGroup<Rule, Engine>;
+    using Base = TrainedGroup<Rule>;
     using Base::group;
     using Base::state;
     using Base::steps;

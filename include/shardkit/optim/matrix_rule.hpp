@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 
 namespace shardkit::rules {
@@ -28,7 +29,7 @@ struct WholeMatrix {
 ///     Update<A>: update(direction, states..., gradient)
 ///                                           one element: its states' step, and the direction that its matrix gets
 ///     update.apply(extents)                 one element behind that, as a functor: apply(parameter, moved)
-///     transform<Engine>(stream, products, whole)
+///     transform(stream, products, whole)
 ///                                           what becomes of a WholeMatrix; `products`: a MatrixProducts
 ///     Works<A>                              optional: std::tuple of the works that transform launches, with an index
 ///                                           or once, for KernelsFor on GPUs; it may copy by Kernels::convert besides
@@ -76,9 +77,8 @@ struct Matrices {
 namespace detail {
 
 /// What a MatrixRule's optimizer is made with beside its rule.
-template <class Engine>
 struct MatrixSetup {
-    AnyProducts<typename Engine::Stream> products{};
+    AnyProducts<AnyStream> products{};
     Matrices matrices{};
 };
 

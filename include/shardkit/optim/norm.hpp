@@ -8,35 +8,28 @@
 #include <type_traits>
 
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/global_norm.hpp>
 #include <shardkit/optim/norm_memory.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
 
-template <class Engine>
-GlobalNorm<Engine>::GlobalNorm(const detail::NormMemory<Engine>& memory, const double* total,
-                               std::uint64_t gradients) noexcept
+inline GlobalNorm::GlobalNorm(const detail::NormMemory& memory, const double* total, std::uint64_t gradients) noexcept
     : memory_(&memory), total_(total), taken_(memory.taken()), gradients_(gradients) {}
 
-template <class Engine>
-double GlobalNorm<Engine>::value(SourceLocation where) const {
-    return std::sqrt(read(where).sum_of_squares);
-}
+inline double GlobalNorm::value(SourceLocation where) const { return std::sqrt(read(where).sum_of_squares); }
 
-template <class Engine>
-FoundInf GlobalNorm<Engine>::found_inf(SourceLocation where) const {
+inline FoundInf GlobalNorm::found_inf(SourceLocation where) const {
     return read(where).nonfinite > 0 ? FoundInf::yes : FoundInf::no;
 }
 
-template <class Engine>
-const double* GlobalNorm<Engine>::data(SourceLocation where) const {
+inline const double* GlobalNorm::data(SourceLocation where) const {
     if (memory_ == nullptr) {
         throw_usage_error(where,
                           "GlobalNorm: of a step that updated each group in its backward pass, when the gradients of "
@@ -51,12 +44,11 @@ const double* GlobalNorm<Engine>::data(SourceLocation where) const {
     return total_;
 }
 
-template <class Engine>
-detail::NormTotal GlobalNorm<Engine>::read(SourceLocation where) const {
+inline detail::NormTotal GlobalNorm::read(SourceLocation where) const {
     double total[2];
     const double* const from = data(where);
-    Engine::Kernels::copy_out(memory_->context().compute_stream(), std::span<const double>(from, 2),
-                              std::span<double>(total));
+    host::AnyKernels::copy_out(memory_->context().compute_stream(), std::span<const double>(from, 2),
+                               std::span<double>(total));
     return {total[0], total[1]};
 }
 
@@ -64,20 +56,18 @@ namespace detail {
 
 /// Adds this rank's part of each parameter's norms, of all groups that are trained, in order. `scratch`: as
 /// NormMemory gives it; its first double becomes the scale.
-template <class Engine>
-std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, NormMemory<Engine>& memory,
-                                            SourceLocation where) {
-    const Groups<Engine>& groups = reduced.groups(where);
+inline std::span<const PartialNorms> partial_norms(const Reduced& reduced, NormMemory& memory, SourceLocation where) {
+    const Groups& groups = reduced.groups(where);
     std::size_t parameters = 0;
-    for (Group<Engine>& group : Access::each(groups, where)) { parameters += group.geometry().parameters.size(); }
+    for (Group& group : Access::each(groups, where)) { parameters += group.geometry().parameters.size(); }
     const std::span<PartialNorms> norms = memory.partial_norms(parameters);
     const auto compute = groups.context(where).compute_stream();
     double* const scale = memory.scratch().data();
-    Engine::Kernels::run_once(
+    host::AnyKernels::run_once(
         compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scale,
                            std::span(reinterpret_cast<double*>(norms.data()), norms.size_bytes() / sizeof(double))});
     std::size_t first = 0;
-    for (Group<Engine>& group : Access::each(groups, where)) {
+    for (Group& group : Access::each(groups, where)) {
         const std::size_t count = group.geometry().parameters.size();
         if (group.trainable() && !group.step().skipped()) {
             group.gradients().wait();
@@ -92,16 +82,15 @@ std::span<const PartialNorms> partial_norms(const Reduced<Engine>& reduced, Norm
 /// user does, who may launch a graph that uses the same memory.
 enum class NormFor : std::uint8_t { step, any };
 
-template <class Engine>
-GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, NormFor use, SourceLocation where) {
-    const Groups<Engine>& groups = reduced.groups(where);
+inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use, SourceLocation where) {
+    const Groups& groups = reduced.groups(where);
     DirectedGroup directed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
     auto& context = groups.context(where);
-    auto& memory = NormMemory<Engine>::begin(context);
+    auto& memory = NormMemory::begin(context);
     const auto compute = context.compute_stream();
     const auto reduction = context.reduction_stream();
-    for (Group<Engine>& group : Access::each(groups, where)) {
+    for (Group& group : Access::each(groups, where)) {
         directed = group.directed();
         memory.add_updates(group.statements().updates());
     }
@@ -111,9 +100,9 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
     const std::span<double> sums = scratch.subspan(1);
     const bool squares = kind == NormKind::two;
     if (squares) {
-        Engine::Kernels::run_once(
+        host::AnyKernels::run_once(
             compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), sums});
-        for (Group<Engine>& group : Access::each(groups, where)) {
+        for (Group& group : Access::each(groups, where)) {
             if (!group.trainable()) { continue; }
             if (!group.step().skipped()) { group.gradients().wait(); }
             memory.list(group);
@@ -121,7 +110,7 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
         memory.add_to(compute, scratch.data(), sums.data());
     } else {
         const auto norms = partial_norms(reduced, memory, where);
-        Engine::Kernels::run_once(compute, BeginInfinityNorm{norms, sums.data()});
+        host::AnyKernels::run_once(compute, BeginInfinityNorm{norms, sums.data()});
     }
     directed.communicates(Act::norm);
     reduction.wait(compute.record());
@@ -134,10 +123,10 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
     if (use == NormFor::step) {
         memory.leave(finish);
     } else {
-        Engine::Kernels::run_once(compute, finish);
+        host::AnyKernels::run_once(compute, finish);
     }
     directed.after(Act::norm, where);
-    return Access::make<GlobalNorm<Engine>>(memory, total, reduced.identity());
+    return Access::make<GlobalNorm>(memory, total, reduced.identity());
 }
 
 }  // namespace detail
@@ -150,7 +139,7 @@ GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, NormKind kind, No
 /// Source:  torch.nn.utils.clip_grad_norm_
 template <class X>
 auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
-    constexpr bool is_reduced = detail::IsReduced<X>::value;
+    constexpr bool is_reduced = std::is_same_v<X, Reduced>;
     static_assert(is_reduced,
                   "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
     if constexpr (is_reduced) { return detail::global_norm(reduced, kind, detail::NormFor::any, where); }

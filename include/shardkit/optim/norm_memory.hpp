@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <shardkit/detail/list.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/optim/norm_works.hpp>
@@ -18,7 +19,6 @@
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 // What a rank keeps for the norms of its models: which elements they read, and where they are added.
 
@@ -26,7 +26,6 @@ namespace shardkit::detail {
 
 /// Which elements of some groups a norm reads on this rank, as a table in the engine's memory. Their gradients have
 /// one type.
-template <class Engine>
 class NormTable {
   public:
     enum class Part : std::uint8_t {
@@ -34,13 +33,12 @@ class NormTable {
         copied    ///< those that another rank counts
     };
 
-    NormTable(Context<Engine>& context, const List<Group<Engine>*>& groups);
+    NormTable(Context& context, const List<Group*>& groups);
 
     /// Returns whether the table was made of these groups, in this order.
-    bool is_of(const List<Group<Engine>*>& groups) const noexcept {
-        return std::equal(
-            groups_.begin(), groups_.end(), groups.begin(), groups.end(),
-            [](const Known& known, const Group<Engine>* group) { return known.identity == group->identity(); });
+    bool is_of(const List<Group*>& groups) const noexcept {
+        return std::equal(groups_.begin(), groups_.end(), groups.begin(), groups.end(),
+                          [](const Known& known, const Group* group) { return known.identity == group->identity(); });
     }
     /// Returns whether one of its groups has ended.
     bool is_over() const noexcept {
@@ -49,8 +47,8 @@ class NormTable {
     /// Adds a part of the groups with taken[i] != 0 to the sum that travels in `into`, with one launch for each run
     /// of neighbours.
     /// @return whether there was anything to add
-    bool add_to(AddNormPieces<Engine> add, Part part, const typename Engine::Stream& stream,
-                std::span<const char> taken, const double* scale, double* into) const;
+    bool add_to(AddNormPieces add, Part part, const AnyStream& stream, std::span<const char> taken,
+                const double* scale, double* into) const;
 
   private:
     struct Known {
@@ -60,22 +58,21 @@ class NormTable {
     List<Known> groups_;
     List<IndexRange> pieces_of_;  // what is counted of each group, and behind that what is copied of each
     List<IndexRange> positions_;  // one for each piece
-    EngineTable<Engine, NormRun> pieces_;
+    EngineTable<NormRun> pieces_;
 };
 
 /// Holds a rank's memory for the norms of all its models: what sums are added in, and the totals, which take
 /// turns.
-template <class Engine>
 class NormMemory {
   public:
-    explicit NormMemory(Context<Engine>& context);
+    explicit NormMemory(Context& context);
     /// Returns a rank's memory, where a norm begins.
-    static NormMemory& begin(Context<Engine>& context);
+    static NormMemory& begin(Context& context);
     /// Takes a trainable group into the norm that was begun last, in the order of the model.
-    void list(Group<Engine>& group);
+    void list(Group& group);
     /// Adds the elements of the groups that were taken in to the sum that travels in `into`: those that this rank
     /// counts, and of those that other ranks count what is not finite.
-    void add_to(const typename Engine::Stream& stream, const double* scale, double* into);
+    void add_to(const AnyStream& stream, const double* scale, double* into);
 
     /// Returns what the norms' all-reduces are for.
     const engine::CallSubject* subject() const noexcept { return subject_; }
@@ -94,11 +91,11 @@ class NormMemory {
 
     /// Returns where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
     double* take_total() {
-        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(NormNumbers::totals); }
+        if (totals_.size() == 0) { totals_ = context_->buffer<double>(NormNumbers::totals); }
         return totals_.data() + 2 * (taken_++ % norm_slots);
     }
     std::uint64_t taken() const noexcept { return taken_; }
-    const Context<Engine>& context() const noexcept { return *context_; }
+    const Context& context() const noexcept { return *context_; }
 
     /// Leaves the last work of the norm to the step that follows at once.
     void leave(const FinishNorm& finish) noexcept { left_ = finish; }
@@ -113,46 +110,45 @@ class NormMemory {
         constexpr std::size_t each = sizeof(PartialNorms) / sizeof(double);
         if (partial_norms_.size() < count * each) {
             context_->compute_stream().synchronize();
-            partial_norms_ = context_->template buffer<double>(count * each);
+            partial_norms_ = context_->buffer<double>(count * each);
         }
         return {reinterpret_cast<PartialNorms*>(partial_norms_.data()), parameters};
     }
 
     /// Returns what a norm's sum is added in, kept between steps: the scale and NormNumbers::sent numbers.
     std::span<double> scratch() {
-        if (scratch_.size() == 0) { scratch_ = context_->template buffer<double>(NormNumbers::scratch); }
+        if (scratch_.size() == 0) { scratch_ = context_->buffer<double>(NormNumbers::scratch); }
         return scratch_.span();
     }
 
   private:
-    Context<Engine>* context_;
+    Context* context_;
     const engine::CallSubject* subject_;
-    typename Engine::template Buffer<double> scratch_;
-    typename Engine::template Buffer<double> totals_;
-    typename Engine::template Buffer<double> partial_norms_;
+    HostBuffer<double> scratch_;
+    HostBuffer<double> totals_;
+    HostBuffer<double> partial_norms_;
     std::uint64_t taken_ = 0;
     std::vector<StatementHash> updates_;  // of each group
     /// Groups whose gradients have one type.
     struct Listed {
-        AddNormPieces<Engine> add;
-        List<Group<Engine>*> groups;
+        AddNormPieces add;
+        List<Group*> groups;
         List<char> taken;  // whether each has gradients in this step
     };
-    const NormTable<Engine>& table_of(const List<Group<Engine>*>& groups);
+    const NormTable& table_of(const List<Group*>& groups);
 
     List<Listed> lists_;  // of the norm that was begun last
     /// One for each model and type that has had a norm. It stays as long as its groups, as a CUDA graph may read it.
-    List<NormTable<Engine>> tables_;
+    List<NormTable> tables_;
     FinishNorm left_;
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
 
-template <class Engine>
-NormTable<Engine>::NormTable(Context<Engine>& context, const List<Group<Engine>*>& groups) {
+inline NormTable::NormTable(Context& context, const List<Group*>& groups) {
     List<StoredElements> runs;
     for (const Part part : {Part::counted, Part::copied}) {
-        for (Group<Engine>* const group : groups) {
+        for (Group* const group : groups) {
             const auto& ranges = part == Part::counted ? group->counted_segments() : group->copied_segments();
             pieces_of_.push_back({runs.size(), runs.size() + ranges.size()});
             for (const IndexRange range : ranges) {
@@ -160,15 +156,14 @@ NormTable<Engine>::NormTable(Context<Engine>& context, const List<Group<Engine>*
             }
         }
     }
-    for (Group<Engine>* const group : groups) { groups_.push_back({group->identity(), group->life()}); }
+    for (Group* const group : groups) { groups_.push_back({group->identity(), group->life()}); }
     const List<NormRun> pieces = list_norm_pieces(runs);
     for (const NormRun& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
     if (!pieces.empty()) { pieces_ = {context, pieces.data(), pieces.size()}; }
 }
 
-template <class Engine>
-bool NormTable<Engine>::add_to(AddNormPieces<Engine> add, Part part, const typename Engine::Stream& stream,
-                               std::span<const char> taken, const double* scale, double* into) const {
+inline bool NormTable::add_to(AddNormPieces add, Part part, const AnyStream& stream, std::span<const char> taken,
+                              const double* scale, double* into) const {
     bool any = false;
     const IndexRange* const of = pieces_of_.data() + (part == Part::counted ? 0 : groups_.size());
     const auto is_taken = [&](std::size_t i) { return taken[i] != 0; };
@@ -182,13 +177,11 @@ bool NormTable<Engine>::add_to(AddNormPieces<Engine> add, Part part, const typen
     return any;
 }
 
-template <class Engine>
-NormMemory<Engine>::NormMemory(Context<Engine>& context)
+inline NormMemory::NormMemory(Context& context)
     : context_(&context), subject_(subject_of(context.world(), "the global norm")) {}
 
-template <class Engine>
-NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
-    NormMemory& memory = context.template kept<NormMemory>();
+inline NormMemory& NormMemory::begin(Context& context) {
+    NormMemory& memory = context.kept<NormMemory>();
     memory.left_ = {};
     memory.updates_.clear();
     for (Listed& list : memory.lists_) {
@@ -198,20 +191,18 @@ NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
     return memory;
 }
 
-template <class Engine>
-void NormMemory<Engine>::list(Group<Engine>& group) {
+inline void NormMemory::list(Group& group) {
     // Without step_in_backward such a group can only be skipped, and has no memory for gradients.
     if (group.geometry().table.releases) { return; }
-    const AddNormPieces<Engine> add = group.elements().norm_partial;
+    const AddNormPieces add = group.elements().norm_partial;
     Listed* its = std::find_if(lists_.begin(), lists_.end(), [add](const Listed& each) { return each.add == add; });
     if (its == lists_.end()) { its = &lists_.push_back({add, {}, {}}); }
     its->groups.push_back(&group);
     its->taken.push_back(group.step().skipped() ? 0 : 1);
 }
 
-template <class Engine>
-void NormMemory<Engine>::add_to(const typename Engine::Stream& stream, const double* scale, double* into) {
-    using Part = typename NormTable<Engine>::Part;
+inline void NormMemory::add_to(const AnyStream& stream, const double* scale, double* into) {
+    using Part = NormTable::Part;
     const auto add = [&](Part part) {
         bool any = false;
         for (const Listed& list : lists_) {
@@ -220,13 +211,12 @@ void NormMemory<Engine>::add_to(const typename Engine::Stream& stream, const dou
         }
         return any;
     };
-    if (add(Part::copied)) { Engine::Kernels::run_once(stream, KeepNonfinite{into}); }
+    if (add(Part::copied)) { host::AnyKernels::run_once(stream, KeepNonfinite{into}); }
     add(Part::counted);
 }
 
-template <class Engine>
-const NormTable<Engine>& NormMemory<Engine>::table_of(const List<Group<Engine>*>& groups) {
-    for (const NormTable<Engine>& table : tables_) {
+inline const NormTable& NormMemory::table_of(const List<Group*>& groups) {
+    for (const NormTable& table : tables_) {
         if (table.is_of(groups)) { return table; }
     }
     tables_.erase_if([](const auto& each) { return each.is_over(); });

@@ -6,8 +6,8 @@
 #include <span>
 
 #include <shardkit/core/finite.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 // What a norm has to do beside its sums of elements.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <shardkit/detail/list.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 

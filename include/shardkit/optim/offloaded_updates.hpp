@@ -13,13 +13,13 @@
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
@@ -34,26 +34,23 @@ namespace shardkit::detail {
 
 /// The two slots of a rank, which all its optimizers use, one step after the other.
 /// Memory: two times RankOptions::offload_slot_bytes, of the engine's
-template <class Engine>
 class OffloadSlots {
   public:
-    explicit OffloadSlots(const Context<Engine>& context)
-        : bytes_(context.options().offload_slot_bytes),
-          memory_(context.template local_buffer<std::uint8_t>(2 * bytes_)) {}
+    explicit OffloadSlots(const Context& context)
+        : bytes_(context.options().offload_slot_bytes), memory_(context.local_buffer<std::uint8_t>(2 * bytes_)) {}
     std::span<std::byte> operator[](std::size_t slot) const noexcept {
         return std::as_writable_bytes(memory_.span().subspan(slot * bytes_, bytes_));
     }
 
   private:
     std::size_t bytes_;
-    typename Engine::template Buffer<std::uint8_t> memory_;
+    HostBuffer<std::uint8_t> memory_;
 };
 
 /// The two slots of host memory that gradients come to and parameters go from, of a rank whose updates run there.
-template <class Engine>
 class HostSlots {
   public:
-    explicit HostSlots(const Context<Engine>& context)
+    explicit HostSlots(const Context& context)
         : bytes_(context.options().offload_slot_bytes),
           memory_(context, true, "optimizer", "slots for updates on the host", 2 * bytes_) {}
     std::span<std::byte> operator[](std::size_t slot) const noexcept {
@@ -62,18 +59,17 @@ class HostSlots {
 
   private:
     std::size_t bytes_;
-    OffloadedBuffer<Engine, std::uint8_t> memory_;
+    OffloadedBuffer<std::uint8_t> memory_;
 };
 
 /// Allocates the slots of a rank where it has none yet. `path`: of the group that needs them.
 /// @throws MemoryError when there is no memory
-template <class Engine>
-void make_offload_slots(Context<Engine>& context, std::string_view path, Offload offload) {
+inline void make_offload_slots(Context& context, std::string_view path, Offload offload) {
     try {
         if (offload == Offload::update) {
-            static_cast<void>(context.template kept<HostSlots<Engine>>());
+            static_cast<void>(context.kept<HostSlots>());
         } else {
-            static_cast<void>(context.template kept<OffloadSlots<Engine>>());
+            static_cast<void>(context.kept<OffloadSlots>());
         }
     } catch (const std::bad_alloc&) {
         throw MemoryError(path, 2 * context.options().offload_slot_bytes, "slots for offloaded states");
@@ -132,13 +128,12 @@ class OffloadPlaces {
 /// The copies of one step through two slots. Fetches go behind the compute stream's work, which may have made the
 /// updates and written states and masters, and stores beside them. At its end, also where an update has failed in
 /// between, it orders the compute stream behind the stores, so that whoever waits for that stream sees them.
-template <class Engine>
 class OrderedCopies : NotCopied {
-    using Stream = typename Engine::Stream;
+    using Stream = AnyStream;
     using Event = typename Stream::Event;
 
   public:
-    OrderedCopies(Context<Engine>& context, engine::LinkWay fetches) : context_(context), fetches_(fetches) {
+    OrderedCopies(Context& context, engine::LinkWay fetches) : context_(context), fetches_(fetches) {
         const Stream to_slots = fetching();
         to_slots.wait(context_.compute_stream().record());
     }
@@ -180,7 +175,7 @@ class OrderedCopies : NotCopied {
     }
     Stream fetching() const noexcept { return context_.world().copy_stream(fetches_); }
 
-    Context<Engine>& context_;
+    Context& context_;
     engine::LinkWay fetches_;
     bool stores_ = false;  // a stream without work of this step has no event that a capture may wait for
     std::array<Event, 2> fetched_{};

@@ -28,12 +28,11 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// What one call of an optimizer's step does with accumulated gradients.
-template <class Engine>
 struct StepOptions {
-    Divisor divisor = mean;                   ///< of the sum over the data ranks
-    double max_norm = unlimited;              ///< that gradients are clipped to
-    LossScale<Engine>* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
-    NormKind norm = NormKind::two;            ///< which one that is, and is returned
+    Divisor divisor = mean;           ///< of the sum over the data ranks
+    double max_norm = unlimited;      ///< that gradients are clipped to
+    LossScale* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
+    NormKind norm = NormKind::two;    ///< which one that is, and is returned
 };
 
 }  // namespace SHARDKIT_BUILD
@@ -46,9 +45,8 @@ namespace detail SHARDKIT_BUILD {
 enum class Change : std::uint8_t { check, make };
 
 /// What an optimizer holds of one group that it updates.
-template <class Engine>
 struct OptimizerMemory {
-    Group<Engine>* group = nullptr;
+    Group* group = nullptr;
     MemoryReader** reader = nullptr;  ///< where it keeps who reads this memory beside the rank's work
     std::string rule;                 ///< what its rule is called
     List<HeldMemory> held;
@@ -60,7 +58,6 @@ struct OptimizerMemory {
 
 namespace shardkit SHARDKIT_BUILD {
 
-template <class EngineType>
 class CombinedOptimizer;
 
 /// An optimizer over a model, whichever it is: AdamW, SGD, Lion, one of your own. A trainer that chooses at run time
@@ -68,17 +65,14 @@ class CombinedOptimizer;
 ///     const auto norm = optimizer.step(std::move(accumulation), {.divisor = mean, .max_norm = 1.0});
 /// Scalars of a step (step counts, learning rate, clip coefficient, loss scale) live in the engine's memory and are
 /// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
-template <class EngineType = DefaultEngine>
-class Optimizer : private detail::BackwardUpdates<EngineType> {
+class Optimizer : private detail::BackwardUpdates {
   public:
-    using Engine = EngineType;
-
     virtual ~Optimizer() {
         if (backward_) { detail::end_program("an optimizer ended or was moved during a step in backward"); }
     }
 
     /// The groups that it updates.
-    const Groups<Engine>& model() const noexcept { return model_; }
+    const Groups& model() const noexcept { return model_; }
 
     /// @throws UsageError for a CombinedOptimizer, whose parts have theirs
     virtual double learning_rate() const = 0;
@@ -102,8 +96,8 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     /// @returns the norm before clipping, a number in the engine's memory; its value() waits
     /// @throws  UsageError when the gradients are another model's or a window is open, and std::invalid_argument for
     ///          options out of range: the accumulation is as it was then. UsageError as reduce
-    GlobalNorm<Engine> step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options = {},
-                            SourceLocation where = SourceLocation::current());
+    GlobalNorm step(Accumulation&& accumulation, const StepOptions& options = {},
+                    SourceLocation where = SourceLocation::current());
 
     /// Lets each group be updated in the backward pass, once the next group's gradients have been added, instead of
     /// all groups at the end: the reduction of its own runs beside the backward pass of the next. Call it before the
@@ -122,7 +116,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     ///          CombinedOptimizer, gradients that were added before, another model, a schedule, or a number of
     ///          microbatches that is not known; nothing has changed then
     /// Source:  fused backward of LOMO, arXiv 2306.09782; optimizer step in backward of PyTorch
-    void step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options = {},
+    void step_in_backward(Accumulation& accumulation, const StepOptions& options = {},
                           SourceLocation where = SourceLocation::current());
 
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
@@ -149,7 +143,7 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
     }
 
   protected:
-    explicit Optimizer(const Groups<Engine>& model) : model_(model) {}
+    explicit Optimizer(const Groups& model) : model_(model) {}
     Optimizer(Optimizer&&) noexcept = default;
     Optimizer& operator=(Optimizer&&) noexcept = default;
     /// A parameter of the model is another optimizer's: this one makes no step alone.
@@ -175,9 +169,9 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
 
   private:
     friend detail::Access;
-    friend CombinedOptimizer<Engine>;
+    friend CombinedOptimizer;
 
-    void step_alone(Reduced<Engine>&& reduced, SourceLocation where) {
+    void step_alone(Reduced&& reduced, SourceLocation where) {
         // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
         const bool scaled = reduced.has_loss_scale();
         check_step(reduced.groups(where), scaled ? schedule::Act::norm : schedule::Act::update, where);
@@ -187,46 +181,45 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
                    : ClipCoefficient{},
                where);
     }
-    void step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
+    void step_clipped(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
-    void check_model(const Groups<Engine>& gradients, SourceLocation where) const;
-    void require_own(const Groups<Engine>& gradients, SourceLocation where) const;
-    void check_step(const Groups<Engine>& gradients, schedule::Act first, SourceLocation where) const;
+    void check_model(const Groups& gradients, SourceLocation where) const;
+    void require_own(const Groups& gradients, SourceLocation where) const;
+    void check_step(const Groups& gradients, schedule::Act first, SourceLocation where) const;
     /// A step that was checked.
-    void update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
+    void update(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
 
     /// Makes what set_rates says, or refuses it.
     virtual void change_rates(double to, double from, detail::Change change, SourceLocation where) = 0;
     /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
-    virtual detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
+    virtual detail::StatementHash run(const Reduced& reduced, const ClipCoefficient& coefficient,
                                       const detail::StepShare& share, SourceLocation where) = 0;
     /// Begins a step whose groups are updated one by one. @returns what ranks state of it
     virtual detail::StatementHash begin_backward(const detail::StatedStep& step, SourceLocation where) = 0;
     /// Gives the update of one group to the compute stream.
-    virtual void run_alone(detail::Group<Engine>& group) = 0;
+    virtual void run_alone(detail::Group& group) = 0;
     /// Marks as torn what it has updated of a group.
-    virtual void tear(detail::Group<Engine>& torn, std::string_view verb, SourceLocation where) = 0;
+    virtual void tear(detail::Group& torn, std::string_view verb, SourceLocation where) = 0;
     /// Closes a step in backward.
-    GlobalNorm<Engine> close_backward(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options,
-                                      SourceLocation where);
-    void check_group(const detail::Group<Engine>& group, SourceLocation where) const override {
+    GlobalNorm close_backward(Accumulation&& accumulation, const StepOptions& options, SourceLocation where);
+    void check_group(const detail::Group& group, SourceLocation where) const override {
         if (group.trainable()) { group.begin_update(where); }
     }
-    void update_group(detail::Group<Engine>& group, SourceLocation where) override;
+    void update_group(detail::Group& group, SourceLocation where) override;
     void flush() override;
     // NOLINTNEXTLINE(bugprone-exception-escape): no group ends before, and without memory the program does
-    void end_backward(typename detail::BackwardUpdates<Engine>::End end) noexcept override;
-    static void refuse_all_gradients(std::string_view verb, const StepOptions<Engine>& options, SourceLocation where);
+    void end_backward(detail::BackwardUpdates::End end) noexcept override;
+    static void refuse_all_gradients(std::string_view verb, const StepOptions& options, SourceLocation where);
 
     /// What its ParamGroups choose for group `number`; null where ranks do not compare it.
     virtual const detail::StatementsHandle& choices(std::size_t number) const noexcept = 0;
     /// Which parameters of each group it updates.
     virtual detail::List<detail::List<char>> updated(SourceLocation where) = 0;
-    virtual std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const = 0;
+    virtual std::uint64_t steps_of(const detail::Group& group, SourceLocation where) const = 0;
     /// The optimizers of which this one consists, which alone hold something.
     virtual detail::List<Optimizer*> parts() { return {this}; }
     /// What it holds of each group that it updates, in order.
-    virtual detail::List<detail::OptimizerMemory<Engine>> held(SourceLocation /*where*/) { return {}; }
+    virtual detail::List<detail::OptimizerMemory> held(SourceLocation /*where*/) { return {}; }
     /// How far its updates of each of these groups are. Waits for the compute stream.
     virtual detail::List<detail::GroupProgress> progress(SourceLocation /*where*/) { return {}; }
     /// Sets that, or refuses it.
@@ -246,55 +239,50 @@ class Optimizer : private detail::BackwardUpdates<EngineType> {
         }
     }
 
-    Groups<Engine> model_;
+    Groups model_;
     std::string left_out_;  // the first parameter that is another optimizer's
     struct Backward {
         detail::StatementHash stated;
         double divisor;
         SourceLocation where;
-        detail::Group<Engine>* left = nullptr;  // whose update is still to be given to the compute stream
+        detail::Group* left = nullptr;  // whose update is still to be given to the compute stream
     };
     std::optional<Backward> backward_;  // the step in backward that is under way
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
 
-template <class Engine>
-std::vector<ShardInfo> Optimizer<Engine>::shards() {
+inline std::vector<ShardInfo> Optimizer::shards() {
     std::vector<ShardInfo> list;
     for_each_state([&](const auto& group, const auto& each) { list_shards(group.geometry(), each, list); }, {});
     return list;
 }
 
-template <class Engine>
-GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options,
-                                           SourceLocation where) {
+inline GlobalNorm Optimizer::step(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) {
     detail::validate_max_norm(options.max_norm, "optimizer step", where);
     if (detail::Access::backward(accumulation).get() != nullptr) {
         return close_backward(std::move(accumulation), options, where);
     }
     check_model(detail::Access::groups(accumulation, where), where);
-    Reduced<Engine> reduced = options.loss_scale == nullptr
-                                  ? reduce(std::move(accumulation), options.divisor, where)
-                                  : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
+    Reduced reduced = options.loss_scale == nullptr
+                          ? reduce(std::move(accumulation), options.divisor, where)
+                          : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
     check_step(reduced.groups(where), schedule::Act::norm, where);
-    const GlobalNorm<Engine> norm = detail::global_norm(reduced, options.norm, detail::NormFor::step, where);
+    const GlobalNorm norm = detail::global_norm(reduced, options.norm, detail::NormFor::step, where);
     update(std::move(reduced), clip(norm, options.max_norm, where), where);
     return norm;
 }
 
-template <class Engine>
-void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient,
-                                     SourceLocation where) {
+inline void Optimizer::step_clipped(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where) {
     check_step(reduced.groups(where), schedule::Act::update, where);
     if (coefficient.total == nullptr && reduced.has_loss_scale()) {
-        detail::Group<Engine>::refuse_use(
+        detail::Group::refuse_use(
             where,
             "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
             "hide an overflow; expected clip(norm, max_norm), clip(norm, unlimited), or none");
     }
     if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
-        detail::Group<Engine>::refuse_use(
+        detail::Group::refuse_use(
             where,
             "optimizer step: the clip coefficient is of the norm of other gradients than these: "
             "take global_norm of what this step consumes");
@@ -302,16 +290,14 @@ void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoeffi
     update(std::move(reduced), coefficient, where);
 }
 
-template <class Engine>
-void Optimizer<Engine>::require_here(SourceLocation where) const {
+inline void Optimizer::require_here(SourceLocation where) const {
     if (detail::Access::moved_from(model_)) {
-        detail::Group<Engine>::refuse_use(
-            where, "an optimizer was used after it was moved from: use the one that it was moved to");
+        detail::Group::refuse_use(where,
+                                  "an optimizer was used after it was moved from: use the one that it was moved to");
     }
 }
 
-template <class Engine>
-void Optimizer<Engine>::require_own(const Groups<Engine>& gradients, SourceLocation where) const {
+inline void Optimizer::require_own(const Groups& gradients, SourceLocation where) const {
     require_here(where);
     if (!left_out_.empty()) {
         throw_usage_error(where, "optimizer step: '", left_out_,
@@ -319,34 +305,31 @@ void Optimizer<Engine>::require_own(const Groups<Engine>& gradients, SourceLocat
                           "and the gradients are consumed: expected the step of a CombinedOptimizer of both");
     }
     if (!(gradients == model_)) {
-        detail::Group<Engine>::refuse_use(
+        detail::Group::refuse_use(
             where, "optimizer step: these gradients belong to other groups than the optimizer's model");
     }
 }
 
-template <class Engine>
-void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocation where) const {
+inline void Optimizer::check_model(const Groups& gradients, SourceLocation where) const {
     require_own(gradients, where);
-    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) { group.begin_update(where); }
+    for (detail::Group& group : detail::Access::each(model_, where)) { group.begin_update(where); }
 }
 
-template <class Engine>
-void Optimizer<Engine>::check_step(const Groups<Engine>& gradients, schedule::Act first, SourceLocation where) const {
+inline void Optimizer::check_step(const Groups& gradients, schedule::Act first, SourceLocation where) const {
     if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
     bool expected = false;
-    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+    for (detail::Group& group : detail::Access::each(model_, where)) {
         expected = expected || group.expect_update(first, where);
         group.begin_update(where);
     }
 }
 
-template <class Engine>
-void Optimizer<Engine>::update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where) {
-    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) { group.announce_update(where); }
-    const Reduced<Engine> consumed(std::move(reduced));
+inline void Optimizer::update(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where) {
+    for (detail::Group& group : detail::Access::each(model_, where)) { group.announce_update(where); }
+    const Reduced consumed(std::move(reduced));
     const detail::StatementHash stated = run(consumed, coefficient, {}, where);
     std::size_t number = 0;
-    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+    for (detail::Group& group : detail::Access::each(model_, where)) {
         group.end_update(stated, hash_of(choices(number++)), where);
     }
 }

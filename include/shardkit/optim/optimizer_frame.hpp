@@ -13,6 +13,7 @@
 
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
@@ -24,7 +25,6 @@
 #include <shardkit/optim/optimizer_numbers.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/state_kind.hpp>
-#include <shardkit/optim/state_storage.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/step/model.hpp>
@@ -34,34 +34,32 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The narrowest arithmetic in which groups are updated.
-template <class Engine>
-ElementType narrowest_arithmetic(const Groups<Engine>& model, SourceLocation where) {
+inline ElementType narrowest_arithmetic(const Groups& model, SourceLocation where) {
     ElementType narrowest = ElementType::fp64;
-    for (const Group<Engine>& group : Access::each(model, where)) {
+    for (const Group& group : Access::each(model, where)) {
         if (group.geometry().arithmetic() == ElementType::fp32) { narrowest = ElementType::fp32; }
     }
     return narrowest;
 }
 
 /// What an optimizer has of its groups, by their element types where its launches need to know them.
-template <class Rule, class Engine>
-using BatchesOf = std::vector<std::unique_ptr<OptimizerGroups<Rule, Engine>>>;
+template <class Rule>
+using BatchesOf = std::vector<std::unique_ptr<OptimizerGroups<Rule>>>;
 
 /// What all rules' optimizers share: states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups and each step's updates. `Rule`: an AnyRule where it can be, so that it is compiled
 /// once for an engine.
-template <class Rule, class EngineType>
-class OptimizerFrame : public Optimizer<EngineType> {
+template <class Rule>
+class OptimizerFrame : public Optimizer {
   public:
     using Options = typename Rule::Options;
-    using Engine = EngineType;
 
     /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
     /// or
     ///         two groups with one path
     /// @param batches  what is to have the model's groups
-    OptimizerFrame(const Groups<Engine>& model, const Options& options, std::vector<ParamGroup> param_groups,
-                   SourceLocation where, BatchesOf<Rule, Engine> batches);
+    OptimizerFrame(const Groups& model, const Options& options, std::vector<ParamGroup> param_groups,
+                   SourceLocation where, BatchesOf<Rule> batches);
 
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
@@ -87,7 +85,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
         const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
         require_matches(this->model(), to, where);
         List<Statements> choices;
-        for (Group<Engine>& group : Access::each(this->model(), where)) {
+        for (Group& group : Access::each(this->model(), where)) {
             numbers_.require_same_groups(group.geometry(), to, where);
             choices.push_back(param_group_statements(group.geometry(), to, where));
         }
@@ -103,7 +101,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
     }
 
   private:
-    OptimizerGroups<Rule, Engine>& batches_of(const Group<Engine>& group) const {
+    OptimizerGroups<Rule>& batches_of(const Group& group) const {
         for (const auto& batches : batches_) {
             if (batches->takes(group.elements())) [[likely]] { return *batches; }
         }
@@ -115,14 +113,14 @@ class OptimizerFrame : public Optimizer<EngineType> {
     [[gnu::always_inline]] void for_each_group(const F& f, SourceLocation where) {
         this->require_here(where);
         for (const auto& batches : batches_) { batches->rewind(); }
-        for (Group<Engine>& group : Access::each(this->model(), where)) {
+        for (Group& group : Access::each(this->model(), where)) {
             auto& batches = batches_of(group);
             f(group, batches.next(), batches.table());
         }
     }
     void list(SourceLocation where) {
         for (const auto& batches : batches_) { batches->start(); }
-        for (Group<Engine>& group : Access::each(this->model(), where)) { batches_of(group).list(group); }
+        for (Group& group : Access::each(this->model(), where)) { batches_of(group).list(group); }
     }
 
     /// Once all groups have chosen their hyper-parameters.
@@ -139,7 +137,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
         numbers_.require_learning_rate(rate, where);
         if (change == Change::make) { numbers_.set_learning_rate(rate, numbers_.given_rate(), where); }
     }
-    StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient, const StepShare& share,
+    StatementHash run(const Reduced& reduced, const ClipCoefficient& coefficient, const StepShare& share,
                       SourceLocation where) override {
         list(where);
         const StatementHash stated =
@@ -151,7 +149,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
             }
             numbers_.run_first();
         } catch (...) {  // some groups are updated, and one perhaps in part
-            for (Group<Engine>& group : Access::each(this->model(), where)) {
+            for (Group& group : Access::each(this->model(), where)) {
                 if (group.trainable() && !group.step().skipped()) { tear(group, "optimizer step", where); }
             }
             throw;
@@ -160,7 +158,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
     }
     StatementHash begin_backward(const StatedStep& step, SourceLocation where) override {
         if constexpr (!updates_alone<Rule>) {
-            Group<Engine>::refuse_use(
+            Group::refuse_use(
                 where,
                 rules::MatrixRule<Rule>
                     ? "optimizer step_in_backward: this optimizer's ranks exchange the matrices of all groups "
@@ -172,10 +170,10 @@ class OptimizerFrame : public Optimizer<EngineType> {
         numbers_.run_first();
         return stated;
     }
-    void run_alone(Group<Engine>& group) override {
+    void run_alone(Group& group) override {
         batches_of(group).run_alone(group, numbers_.scalars(), numbers_.engine_options());
     }
-    void tear(Group<Engine>& torn, std::string_view verb, SourceLocation where) override {
+    void tear(Group& torn, std::string_view verb, SourceLocation where) override {
         const auto& group = batches_of(torn).group_of(torn);
         for (std::size_t p = 0; p < group.updated().size(); ++p) {
             if (!group.updates(p)) { continue; }
@@ -192,7 +190,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
         return all;
     }
 
-    std::uint64_t steps_of(const Group<Engine>& wanted, SourceLocation where) const override {
+    std::uint64_t steps_of(const Group& wanted, SourceLocation where) const override {
         this->require_here(where);
         std::optional<std::uint64_t> steps;
         for (const auto& batches : batches_) { steps = steps ? steps : batches->steps(wanted.identity()); }
@@ -200,13 +198,12 @@ class OptimizerFrame : public Optimizer<EngineType> {
         return *steps;
     }
 
-    List<OptimizerMemory<Engine>> held(SourceLocation where) override {
-        List<OptimizerMemory<Engine>> all;
+    List<OptimizerMemory> held(SourceLocation where) override {
+        List<OptimizerMemory> all;
         for_each_group(
             [&](auto& state, auto& group, auto& /*table*/) {
                 if (!group.number()) { return; }
-                OptimizerMemory<Engine>& its =
-                    all.push_back({&state, &group.reader(), name_of_rule<Rule>(options()), {}});
+                OptimizerMemory& its = all.push_back({&state, &group.reader(), name_of_rule<Rule>(options()), {}});
                 group.list(state.geometry(), its.held);
                 batches_of(state).list_own_shapes(state, its.held);
             },
@@ -253,7 +250,7 @@ class OptimizerFrame : public Optimizer<EngineType> {
         // other any more.
         for (const auto& batches : batches_) { batches->restart(); }
         const GroupProgress* next = of_groups.data();
-        for (Group<Engine>& group : Access::each(this->model(), where)) {
+        for (Group& group : Access::each(this->model(), where)) {
             next += batches_of(group).choose(group, numbers_.param_groups(), next) ? 1 : 0;
         }
         make_tables(where);
@@ -262,28 +259,27 @@ class OptimizerFrame : public Optimizer<EngineType> {
     void require_not_captured(SourceLocation where) {
         for (const auto& batches : batches_) {
             if (!batches->captured()) { continue; }
-            Group<Engine>::refuse_use(
-                where,
-                "load: parameters of one group have taken different numbers of steps, "
-                "for which the optimizer makes its tables anew, "
-                "and a graph has captured a step with the old ones: make a new optimizer before");
+            Group::refuse_use(where,
+                              "load: parameters of one group have taken different numbers of steps, "
+                              "for which the optimizer makes its tables anew, "
+                              "and a graph has captured a step with the old ones: make a new optimizer before");
         }
     }
 
-    OptimizerNumbers<Rule, Engine> numbers_;
-    BatchesOf<Rule, Engine> batches_;
+    OptimizerNumbers<Rule> numbers_;
+    BatchesOf<Rule> batches_;
 };
 
-template <class Rule, class EngineType>
-OptimizerFrame<Rule, EngineType>::OptimizerFrame(const Groups<Engine>& model, const Options& options,
-                                                 std::vector<ParamGroup> param_groups, SourceLocation where,
-                                                 BatchesOf<Rule, Engine> batches)
-    : Optimizer<Engine>(model),
+template <class Rule>
+OptimizerFrame<Rule>::OptimizerFrame(const Groups& model, const Options& options,
+                                     std::vector<ParamGroup> param_groups, SourceLocation where,
+                                     BatchesOf<Rule> batches)
+    : Optimizer(model),
       numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where),
       batches_(std::move(batches)) {
     require_matches(this->model(), this->param_groups(), where);
     auto& context = model.context(where);
-    for (Group<Engine>& group : Access::each(model, where)) {
+    for (Group& group : Access::each(model, where)) {
         numbers_.add_group(context, group.geometry(), where);
         batches_of(group).add(group, options, numbers_.param_groups(), where);
     }

@@ -11,18 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/context.hpp>
-#include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_memory.hpp>
@@ -31,30 +31,30 @@ namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The updates of an optimizer's groups that update elements of these types, with a rule that is no value, one group
 /// behind the other.
-template <class Rule, class Engine, class Types>
+template <class Rule, class Types>
 class UpdateLaunches {
   public:
-    using Table = UpdateTable<Rule, Engine, typename Types::A>;
-    using Listed = ListedGroup<Rule, Engine, Types>;
+    using Table = UpdateTable<Rule, typename Types::A>;
+    using Listed = ListedGroup<Rule, Types>;
 
     /// Begins to list the groups that are trained, in the model's order.
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
 
     /// Prepares the launches of the groups that were listed. `skip`: in the engine's memory, the same in all calls.
-    void prepare(Context<Engine>& /*context*/, const Table& /*table*/, const std::uint32_t* /*skip*/,
+    void prepare(Context& /*context*/, const Table& /*table*/, const std::uint32_t* /*skip*/,
                  SourceLocation /*where*/) {}
     /// One step of one group alone, behind its last reduction, on the compute stream.
-    void run_one(const Listed& each, Context<Engine>& context, const Table& table, const std::uint32_t* skip) {
+    void run_one(const Listed& each, Context& context, const Table& table, const std::uint32_t* skip) {
         const auto stream = context.compute_stream();
         each.state->gradients().wait();
         each.with_states([&](auto n) {
-            Engine::Kernels::update(stream, each.group->ranges(), table.updates(), skip, each.template spans<n>());
+            host::AnyKernels::update(stream, each.group->ranges(), table.updates(), skip, each.template spans<n>());
         });
         each.state->parameters().end_update(stream.record(), capture_of(stream));
     }
     /// One step of the groups that were listed, on the compute stream.
-    void run(Context<Engine>& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
+    void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
         for (const Listed& each : listed_) {
             if (each.taken) { run_one(each, context, table, skip); }
         }
@@ -66,30 +66,30 @@ class UpdateLaunches {
 
 /// What runs the updates of a rule. Rules that do not update each group alone have theirs in
 /// muon/matrix_optimizer.hpp and factored/factored_optimizer.hpp.
-template <class Rule, class Engine, class Types>
+template <class Rule, class Types>
 struct LaunchesOf {
     static_assert(
         updates_alone<Rule>,
         "RuleOptimizer of a MatrixRule or a FactoredRule: derive from MatrixOptimizer or FactoredOptimizer");
-    using type = UpdateLaunches<Rule, Engine, Types>;
+    using type = UpdateLaunches<Rule, Types>;
 };
 
 /// What an optimizer keeps of its groups, of one set of element types where their launches need to know them.
 /// Compiled once for all models of an engine.
-template <class Rule, class Engine>
+template <class Rule>
 class OptimizerGroups {
     using Options = typename Rule::Options;
 
   public:
-    using Group = GroupOptimizer<Rule, Engine>;
-    using Table = ProgressTable<Rule, Engine>;
-    using State = detail::Group<Engine>;
+    using Group = GroupOptimizer<Rule>;
+    using Table = ProgressTable<Rule>;
+    using State = detail::Group;
 
     virtual ~OptimizerGroups() = default;
     OptimizerGroups(OptimizerGroups&&) = delete;
 
     /// Whether groups with these elements are among them.
-    virtual bool takes(const ElementTable<Engine>& elements) const noexcept = 0;
+    virtual bool takes(const ElementTable& elements) const noexcept = 0;
     /// One more group, in the model's order.
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where) {
         Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups, where);
@@ -117,9 +117,9 @@ class OptimizerGroups {
     /// Whether a graph has captured a step, whose work refers to the tables.
     bool captured() const noexcept { return captured_; }
     /// Takes the engine's memory of the tables, once there are all groups.
-    virtual void upload(Context<Engine>& context) = 0;
+    virtual void upload(Context& context) = 0;
     /// Makes the launches of all groups, which are listed; `skip`: in the engine's memory, the same in all calls.
-    virtual void prepare(Context<Engine>& context, const std::uint32_t* skip, SourceLocation where) = 0;
+    virtual void prepare(Context& context, const std::uint32_t* skip, SourceLocation where) = 0;
     /// Begins a walk over the model's groups, all and in order.
     void rewind() noexcept { next_ = 0; }
     /// Begins such a walk to list them, in place of those that were listed before.
@@ -133,7 +133,7 @@ class OptimizerGroups {
     }
     /// One step of those that take part in it, on the compute stream, behind `first` if it is still there. Collective
     /// over the world unless groups are updated by themselves.
-    virtual void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
+    virtual void run(Context& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
                      std::optional<BeginStep>& first, SourceLocation where) = 0;
     /// One step of one group alone, on the compute stream.
     virtual void run_alone(State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) = 0;
@@ -164,16 +164,16 @@ class OptimizerGroups {
 
 struct NoLaunches {};
 /// The same with launches: `Own` of groups that keep their master, `Stored` of those that do not.
-template <class Rule, class Engine, class Own, class Stored>
-class LaunchedGroups final : public OptimizerGroups<Rule, Engine> {
-    using Base = OptimizerGroups<Rule, Engine>;
+template <class Rule, class Own, class Stored>
+class LaunchedGroups final : public OptimizerGroups<Rule> {
+    using Base = OptimizerGroups<Rule>;
     using Options = typename Rule::Options;
     using typename Base::Group;
     using typename Base::State;
 
   public:
     /// @param elements  those of its groups; null: any
-    explicit LaunchedGroups(const ElementTable<Engine>* elements) noexcept : elements_(elements) {}
+    explicit LaunchedGroups(const ElementTable* elements) noexcept : elements_(elements) {}
 
     /// f(launches) for those of all groups.
     void for_each(const auto& f) {
@@ -182,15 +182,15 @@ class LaunchedGroups final : public OptimizerGroups<Rule, Engine> {
     }
 
   private:
-    bool takes(const ElementTable<Engine>& elements) const noexcept override {
+    bool takes(const ElementTable& elements) const noexcept override {
         return elements_ == nullptr || elements_ == &elements;
     }
     void restart() override {
         table_ = typename Own::Table{};
         start();
     }
-    void upload(Context<Engine>& context) override { table_.upload(context); }
-    void prepare(Context<Engine>& context, const std::uint32_t* skip, SourceLocation where) override {
+    void upload(Context& context) override { table_.upload(context); }
+    void prepare(Context& context, const std::uint32_t* skip, SourceLocation where) override {
         for_each([&](auto& launches) { launches.prepare(context, table_, skip, where); });
     }
     void start() noexcept override {
@@ -198,10 +198,10 @@ class LaunchedGroups final : public OptimizerGroups<Rule, Engine> {
         for_each([](auto& launches) { launches.start(); });
     }
     void list(Group& group, State& state, const std::uint64_t* steps, bool taken) override {
-        const TrainedGroup<Rule, Engine> trained{&group, &state, steps, taken};
+        const TrainedGroup<Rule> trained{&group, &state, steps, taken};
         with_launches(state, [&](auto& launches) { launches.list({trained}); });
     }
-    void run(Context<Engine>& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
+    void run(Context& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
              std::optional<BeginStep>& first, SourceLocation where) override {
         this->captured_ = this->captured_ || capture_of(context.compute_stream()) != 0;
         table_.begin(context.compute_stream(), scalars, options, first);
@@ -214,7 +214,7 @@ class LaunchedGroups final : public OptimizerGroups<Rule, Engine> {
             const auto stream = state.context().compute_stream();
             this->captured_ = this->captured_ || capture_of(stream) != 0;
             table_.begin_alone(*group.number(), stream, scalars, options);
-            const TrainedGroup<Rule, Engine> trained{&group, &state, table_.engine_steps(*group.number()), true};
+            const TrainedGroup<Rule> trained{&group, &state, table_.engine_steps(*group.number()), true};
             with_launches(
                 state, [&](auto& launches) { launches.run_one({trained}, state.context(), table_, &scalars->skip); });
         }
@@ -244,7 +244,7 @@ class LaunchedGroups final : public OptimizerGroups<Rule, Engine> {
         f(own_);
     }
 
-    const ElementTable<Engine>* elements_;
+    const ElementTable* elements_;
     // Their ends wait for the kernels that use what the groups have.
     typename Own::Table table_;
     Own own_;

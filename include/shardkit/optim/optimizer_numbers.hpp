@@ -75,14 +75,13 @@ inline std::string param_group_text(const ParamGroup& group) {
 /// Refuses ParamGroups that would have no effect: that match no parameter of the model, or only such as an earlier
 /// one matches. What is another optimizer's may be given to both.
 /// @throws std::invalid_argument that says what the group gives, and names parameters of the model
-template <class Engine>
-void require_matches(const Groups<Engine>& model, std::span<const ParamGroup> param_groups, SourceLocation where) {
+inline void require_matches(const Groups& model, std::span<const ParamGroup> param_groups, SourceLocation where) {
     for (std::size_t g = 0; g < param_groups.size(); ++g) {
         std::size_t earlier = no_param_group;
         std::size_t parameters = 0;
         std::string known;
         bool decides = false;
-        for (const Group<Engine>& group : Access::each(model, where)) {
+        for (const Group& group : Access::each(model, where)) {
             for (const PlacedParameter& p : group.geometry().parameters) {
                 constexpr std::size_t most = 32;
                 if (++parameters <= most) {
@@ -120,7 +119,7 @@ inline Statements param_group_statements(const GroupGeometry& in, std::span<cons
 }
 
 /// Holds what an Optimizer has besides its groups' states: its numbers, here and in the engine's memory.
-template <class Rule, class Engine>
+template <class Rule>
 class OptimizerNumbers {
   public:
     using Options = typename Rule::Options;
@@ -131,12 +130,12 @@ class OptimizerNumbers {
                      SourceLocation where);
 
     /// Adds one more group. @throws std::invalid_argument when another has its path
-    void add_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where);
+    void add_group(Context& context, const GroupGeometry& group, SourceLocation where);
     /// Takes the engine's memory, once there are all groups.
-    void begin(Context<Engine>& context);
+    void begin(Context& context);
     const Options& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
-    Context<Engine>& context() const noexcept { return *context_; }
+    Context& context() const noexcept { return *context_; }
     /// Returns the learning rate that was given last, of which that of the options may be a part.
     double given_rate() const noexcept { return given_rate_; }
     /// @throws std::invalid_argument for what is out of range
@@ -176,7 +175,7 @@ class OptimizerNumbers {
     std::optional<BeginStep>& first() noexcept { return first_; }
     /// Launches it alone, if it is still there.
     void run_first() {
-        if (first_) { Engine::Kernels::run_once(context_->compute_stream(), *first_); }
+        if (first_) { host::AnyKernels::run_once(context_->compute_stream(), *first_); }
         first_.reset();
     }
     /// Returns what its ParamGroups choose for group `number`.
@@ -215,28 +214,28 @@ class OptimizerNumbers {
     StatementBook* book() const noexcept { return book_of(context_->world()); }
     void write(std::span<const ChosenOptions<Options>> chosen) const {
         for (std::size_t i = 0; i < chosen.size(); ++i) {
-            Engine::Kernels::run_once(context_->compute_stream(),
-                                      SetOptions<Options>{chosen[i], engine_options_.data() + i});
+            host::AnyKernels::run_once(context_->compute_stream(),
+                                       SetOptions<Options>{chosen[i], engine_options_.data() + i});
         }
     }
 
     Options options_;
     ElementType arithmetic_;
     double given_rate_;
-    Context<Engine>* context_ = nullptr;
+    Context* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
     NameIndex paths_;                 // of the groups
     StatementsHandle stated_;         // of the options
     List<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
-    EngineTable<Engine, ChosenOptions<Options>> engine_options_;  // of chosen_options
-    EngineTable<Engine, StepScalars> scalars_;
+    EngineTable<ChosenOptions<Options>> engine_options_;  // of chosen_options
+    EngineTable<StepScalars> scalars_;
     std::optional<BeginStep> first_;
 };
 
-template <class Rule, class Engine>
-OptimizerNumbers<Rule, Engine>::OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups,
-                                                 ElementType arithmetic, SourceLocation where)
+template <class Rule>
+OptimizerNumbers<Rule>::OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups,
+                                         ElementType arithmetic, SourceLocation where)
     : options_(options),
       arithmetic_(arithmetic),
       given_rate_(options.learning_rate),
@@ -245,9 +244,8 @@ OptimizerNumbers<Rule, Engine>::OptimizerNumbers(const Options& options, std::ve
     require_options(options, this->param_groups(), where);
 }
 
-template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const GroupGeometry& group,
-                                               SourceLocation where) {
+template <class Rule>
+void OptimizerNumbers<Rule>::add_group(Context& context, const GroupGeometry& group, SourceLocation where) {
     if (!paths_.add(group.path).is_new) {
         throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
@@ -260,18 +258,18 @@ void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const G
     }
 }
 
-template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::begin(Context<Engine>& context) {
+template <class Rule>
+void OptimizerNumbers<Rule>::begin(Context& context) {
     context_ = &context;
     // Here, so that the first step allocates nothing but the norm's buffers.
-    static_cast<void>(context.template kept<NormMemory<Engine>>());
+    static_cast<void>(context.kept<NormMemory>());
     const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
     engine_options_ = {context, chosen.data(), chosen.size()};
-    scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
+    scalars_ = EngineTable<StepScalars>(context, StepScalars{});
 }
 
-template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::set_learning_rate(double learning_rate, double given, SourceLocation where) {
+template <class Rule>
+void OptimizerNumbers<Rule>::set_learning_rate(double learning_rate, double given, SourceLocation where) {
     require_learning_rate(learning_rate, where);
     options_.learning_rate = learning_rate;
     given_rate_ = given;
@@ -279,8 +277,8 @@ void OptimizerNumbers<Rule, Engine>::set_learning_rate(double learning_rate, dou
     write(std::span(&own, 1));
 }
 
-template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::set_options(const Options& options, SourceLocation where) {
+template <class Rule>
+void OptimizerNumbers<Rule>::set_options(const Options& options, SourceLocation where) {
     require_options(options, param_groups(), where);
     const std::size_t states = Rule::state_count(options);
     if (states != Rule::state_count(options_)) {
@@ -294,9 +292,9 @@ void OptimizerNumbers<Rule, Engine>::set_options(const Options& options, SourceL
     write(chosen.span());
 }
 
-template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices,
-                                                      SourceLocation where) {
+template <class Rule>
+void OptimizerNumbers<Rule>::set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices,
+                                              SourceLocation where) {
     require_options(options_, std::span<const ParamGroup>(param_groups), where);
     const auto chosen = chosen_options(options_, std::span<const ParamGroup>(param_groups), where);
     List<StatementsHandle> kept = choices_;
@@ -308,10 +306,10 @@ void OptimizerNumbers<Rule, Engine>::set_param_groups(std::vector<ParamGroup> pa
     write(chosen.span());
 }
 
-template <class Rule, class Engine>
-StatementHash OptimizerNumbers<Rule, Engine>::begin_step(StatedStep step, LossScaleState* loss_scale,
-                                                         const ClipCoefficient& coefficient, const StepShare& share,
-                                                         SourceLocation where) {
+template <class Rule>
+StatementHash OptimizerNumbers<Rule>::begin_step(StatedStep step, LossScaleState* loss_scale,
+                                                 const ClipCoefficient& coefficient, const StepShare& share,
+                                                 SourceLocation where) {
     if (share.before == 0) { context_->compare_calls(where); }
     step.number = ++steps_;
     step.learning_rate = options_.learning_rate;
@@ -320,9 +318,8 @@ StatementHash OptimizerNumbers<Rule, Engine>::begin_step(StatedStep step, LossSc
     step.shared = share.before;
     step.updated = where;
     if (stated_ != nullptr) { book()->note(step); }
-    first_ = BeginStep{1 / step.divisor, coefficient,
-                       loss_scale,       scalars_.data(),
-                       share.adapts,     context_->template kept<NormMemory<Engine>>().take_left(coefficient.total)};
+    first_ = BeginStep{1 / step.divisor, coefficient,  loss_scale,
+                       scalars_.data(),  share.adapts, context_->kept<NormMemory>().take_left(coefficient.total)};
     return step.update_hash();
 }
 

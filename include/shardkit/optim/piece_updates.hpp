@@ -11,6 +11,8 @@
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/stored_elements.hpp>
@@ -18,8 +20,6 @@
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
@@ -31,9 +31,8 @@ namespace shardkit::detail {
 
 /// Returns a group's update without the gradient, which may lie in a leased buffer. What it reads of the step lies in
 /// the engine's memory or on the host.
-template <class Engine>
-AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule, Engine>& each, const AnyRuleUpdate* updates,
-                           const std::uint64_t* steps, const std::uint32_t* skip) {
+inline AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule>& each, const AnyRuleUpdate* updates,
+                                  const std::uint64_t* steps, const std::uint32_t* skip) {
     auto& parameters = each.state->parameters();
     const GroupGeometry& geometry = each.state->geometry();
     const bool keeps_master = geometry.keeps_master();
@@ -158,15 +157,14 @@ class PieceUpdate {
 };
 
 /// What updates of offloaded groups share: their pieces, and the copies of one step.
-template <class Engine>
 class PieceUpdates {
   protected:
-    using Listed = TrainedGroup<AnyRule, Engine>;
-    using Table = UpdateTable<AnyRule, Engine, float>;
-    using Stream = typename Engine::Stream;
+    using Listed = TrainedGroup<AnyRule>;
+    using Table = UpdateTable<AnyRule, float>;
+    using Stream = AnyStream;
     using Place = typename OffloadPlaces<Listed>::Place;
 
-    PieceUpdates(Context<Engine>& context, const OffloadPlaces<Listed>& places, engine::LinkWay fetches)
+    PieceUpdates(Context& context, const OffloadPlaces<Listed>& places, engine::LinkWay fetches)
         : context_(context), places_(places), copies_(context, fetches) {}
 
     IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
@@ -175,18 +173,17 @@ class PieceUpdates {
         return PieceUpdate(whole, each.state->geometry().arithmetic(), each.group->pieces()[piece], ranges);
     }
 
-    Context<Engine>& context_;
+    Context& context_;
     OffloadPlaces<Listed> places_;
-    OrderedCopies<Engine> copies_;
+    OrderedCopies copies_;
 };
 
 /// Updates groups on the device one behind the other, whose states lie in host memory. While a piece is updated on
 /// the compute stream, the one before it is stored and the next one is fetched, on streams of their own. Everything
 /// else that the rank's streams do with states and masters is in the order of the compute stream. Cost:
 /// planner::offloaded_update_seconds
-template <class Engine>
-class DevicePieces : PieceUpdates<Engine> {
-    using Base = PieceUpdates<Engine>;
+class DevicePieces : PieceUpdates {
+    using Base = PieceUpdates;
     using Base::context_;
     using Base::copies_;
     using Base::places_;
@@ -198,8 +195,8 @@ class DevicePieces : PieceUpdates<Engine> {
   public:
     static constexpr Offload way = Offload::states;
 
-    DevicePieces(Context<Engine>& context, const OffloadPlaces<Listed>& places)
-        : Base(context, places, engine::LinkWay::to_device), slots_(context.template kept<OffloadSlots<Engine>>()) {}
+    DevicePieces(Context& context, const OffloadPlaces<Listed>& places)
+        : Base(context, places, engine::LinkWay::to_device), slots_(context.kept<OffloadSlots>()) {}
 
     void run(const Table& table, const std::uint32_t* skip) {
         const Stream compute = context_.compute_stream();
@@ -229,15 +226,14 @@ class DevicePieces : PieceUpdates<Engine> {
     }
 
   private:
-    const OffloadSlots<Engine>& slots_;
+    const OffloadSlots& slots_;
 };
 
 /// Updates groups on the host one behind the other: while a piece is updated there, the parameters of the one before
 /// it go back and the next one is fetched, on streams of their own.
 /// Cost:   planner::offloaded_update_seconds, with the update on one thread of the host
-template <class Engine>
-class HostPieces : PieceUpdates<Engine> {
-    using Base = PieceUpdates<Engine>;
+class HostPieces : PieceUpdates {
+    using Base = PieceUpdates;
     using Base::context_;
     using Base::copies_;
     using Base::elements;
@@ -250,14 +246,14 @@ class HostPieces : PieceUpdates<Engine> {
   public:
     static constexpr Offload way = Offload::update;
 
-    HostPieces(Context<Engine>& context, const OffloadPlaces<Listed>& places)
-        : Base(context, places, engine::LinkWay::to_host), slots_(context.template kept<HostSlots<Engine>>()) {}
+    HostPieces(Context& context, const OffloadPlaces<Listed>& places)
+        : Base(context, places, engine::LinkWay::to_host), slots_(context.kept<HostSlots>()) {}
 
     /// Makes the calls of a group that is updated on the host.
-    static void make_calls(Context<Engine>& context, const Listed& each, const Table& table) {
+    static void make_calls(Context& context, const Listed& each, const Table& table) {
         auto& calls = each.group->offloaded().host_calls;
         calls.clear();
-        const auto& slots = context.template kept<HostSlots<Engine>>();
+        const auto& slots = context.kept<HostSlots>();
         const AnyUpdateWork whole =
             work_at_rest(each, table.host_updates(), table.host_steps(*each.group->number()), table.host_skip());
         for (std::size_t p = 0; p < each.group->pieces().size(); ++p) {
@@ -318,28 +314,26 @@ class HostPieces : PieceUpdates<Engine> {
         return part(places_[place].state->parameters().gather_source(), place);
     }
 
-    const HostSlots<Engine>& slots_;
+    const HostSlots& slots_;
 };
 
-template <class Way, class Engine>
-void run_pieces(std::span<const TrainedGroup<AnyRule, Engine>> groups, Context<Engine>& context,
-                const UpdateTable<AnyRule, Engine, float>& table, const std::uint32_t* skip) {
-    const OffloadPlaces<TrainedGroup<AnyRule, Engine>> places(groups, Way::way);
+template <class Way>
+void run_pieces(std::span<const TrainedGroup<AnyRule>> groups, Context& context,
+                const UpdateTable<AnyRule, float>& table, const std::uint32_t* skip) {
+    const OffloadPlaces<TrainedGroup<AnyRule>> places(groups, Way::way);
     if (!places.ends(places.first())) { Way(context, places).run(table, skip); }
 }
 /// Makes one step of those of the listed groups that are offloaded.
-template <class Engine>
-void run_offloaded(std::span<const TrainedGroup<AnyRule, Engine>> groups, Context<Engine>& context,
-                   const UpdateTable<AnyRule, Engine, float>& table, const std::uint32_t* skip) {
-    run_pieces<DevicePieces<Engine>>(groups, context, table, skip);
-    run_pieces<HostPieces<Engine>>(groups, context, table, skip);
+inline void run_offloaded(std::span<const TrainedGroup<AnyRule>> groups, Context& context,
+                          const UpdateTable<AnyRule, float>& table, const std::uint32_t* skip) {
+    run_pieces<DevicePieces>(groups, context, table, skip);
+    run_pieces<HostPieces>(groups, context, table, skip);
 }
 /// Makes the calls of those that are updated on the host.
-template <class Engine>
-void make_host_calls(std::span<const TrainedGroup<AnyRule, Engine>> groups, Context<Engine>& context,
-                     const UpdateTable<AnyRule, Engine, float>& table) {
-    for (const TrainedGroup<AnyRule, Engine>& each : groups) {
-        if (!each.group->offloaded().host_ranges.empty()) { HostPieces<Engine>::make_calls(context, each, table); }
+inline void make_host_calls(std::span<const TrainedGroup<AnyRule>> groups, Context& context,
+                            const UpdateTable<AnyRule, float>& table) {
+    for (const TrainedGroup<AnyRule>& each : groups) {
+        if (!each.group->offloaded().host_ranges.empty()) { HostPieces::make_calls(context, each, table); }
     }
 }
 

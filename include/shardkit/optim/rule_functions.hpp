@@ -15,6 +15,8 @@
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/group_progress.hpp>
@@ -22,8 +24,6 @@
 #include <shardkit/optim/options.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/state_kind.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/step/precisions.hpp>

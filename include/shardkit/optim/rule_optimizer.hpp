@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/optim/any_launches.hpp>
 #include <shardkit/optim/any_rule.hpp>
@@ -19,9 +21,7 @@
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/optim/state_storage.hpp>
 #include <shardkit/policy/precision.hpp>
-#include <shardkit/rank/engine.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/step/precisions.hpp>
 
@@ -78,37 +78,29 @@ constexpr bool progress_is_named() {
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Makes what an optimizer whose launches know element types has of the groups of a precision.
-template <class Rule, class Engine, class P>
-std::unique_ptr<OptimizerGroups<Rule, Engine>> groups_of(const MatrixSetup<Engine>& setup) {
+template <class Rule, class P>
+std::unique_ptr<OptimizerGroups<Rule>> groups_of(const MatrixSetup& setup) {
     using Gather = typename P::Gather;
     using Reduction = typename P::Reduction;
-    using Own = typename LaunchesOf<Rule, Engine, UpdateTypes<typename P::Master, Gather, Reduction>>::type;
-    using Stored = typename LaunchesOf<Rule, Engine, UpdateTypes<Gather, Gather, Reduction>>::type;
-    using Made = LaunchedGroups<Rule, Engine, Own, std::conditional_t<can_drop_master<P>, Stored, NoLaunches>>;
-    auto made = std::make_unique<Made>(&element_table<Engine, P>);
+    using Own = typename LaunchesOf<Rule, UpdateTypes<typename P::Master, Gather, Reduction>>::type;
+    using Stored = typename LaunchesOf<Rule, UpdateTypes<Gather, Gather, Reduction>>::type;
+    using Made = LaunchedGroups<Rule, Own, std::conditional_t<can_drop_master<P>, Stored, NoLaunches>>;
+    auto made = std::make_unique<Made>(&element_table<P>);
     if constexpr (rules::MatrixRule<Rule>) {
         made->for_each([&](auto& launches) { launches.set_up(setup); });
     }
     return made;
 }
 /// The same of a rule that is a value, whose loops know them.
-template <class Engine>
-BatchesOf<AnyRule, Engine> any_groups() {
-    BatchesOf<AnyRule, Engine> all;
-    all.push_back(std::make_unique<LaunchedGroups<AnyRule, Engine, AnyLaunches<Engine>, NoLaunches>>(nullptr));
+inline BatchesOf<AnyRule> any_groups() {
+    BatchesOf<AnyRule> all;
+    all.push_back(std::make_unique<LaunchedGroups<AnyRule, AnyLaunches, NoLaunches>>(nullptr));
     return all;
 }
 
-/// An engine's Kernels whose updates are loops that a rule which is a value can find: not those of a user's that are
-/// derived from such ones, and may have an update of their own.
-template <class Kernels>
-concept UpdatesByLoops = std::same_as<typename Kernels::Looped, Kernels> && requires {
-    typename Kernels::Loops;
-};
-
-/// Which rule a rule's optimizer is compiled for: an AnyRule for one of elements, and itself where its updates are a
-/// user's kernels or larger than usual.
-template <class Rule, class Engine>
+/// Which rule a rule's optimizer is compiled for: an AnyRule for one of elements, and itself where its updates are
+/// larger than usual.
+template <class Rule>
 struct FrameRuleOf {
     static_assert(rules::OptimizerRule<Rule>,
                   "RuleOptimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/rule_optimizer.hpp");
@@ -119,24 +111,21 @@ struct FrameRuleOf {
     }
     static const typename Rule::Options& back(const typename Rule::Options& options) { return options; }
     template <class... P>
-    static BatchesOf<Rule, Engine> batches(const MatrixSetup<Engine>& setup, Precisions<P...> /*types*/) {
-        BatchesOf<Rule, Engine> all;
-        (all.push_back(groups_of<Rule, Engine, P>(setup)), ...);
+    static BatchesOf<Rule> batches(const MatrixSetup& setup, Precisions<P...> /*types*/) {
+        BatchesOf<Rule> all;
+        (all.push_back(groups_of<Rule, P>(setup)), ...);
         return all;
     }
 };
-template <rules::OptimizerRule Rule, class Engine>
-requires(may_host_read<Engine>&& updates_alone<Rule>&& fits_any_rule<Rule>() &&
-         UpdatesByLoops<typename Engine::Kernels>) struct FrameRuleOf<Rule, Engine> {
+template <rules::OptimizerRule Rule>
+requires(updates_alone<Rule>&& fits_any_rule<Rule>()) struct FrameRuleOf<Rule> {
     using type = AnyRule;
     template <class... P>
     static AnyOptions given(const typename Rule::Options& options, Precisions<P...> /*types*/) {
-        return {&functions_of<Rule, typename Engine::Kernels::Loops, Precisions<P...>>, options};
+        return {&functions_of<Rule, host::AnyKernels::Loops, Precisions<P...>>, options};
     }
     static typename Rule::Options back(const AnyOptions& options) { return options.as<typename Rule::Options>(); }
-    static BatchesOf<AnyRule, Engine> batches(const MatrixSetup<Engine>& /*setup*/, auto /*types*/) {
-        return any_groups<Engine>();
-    }
+    static BatchesOf<AnyRule> batches(const MatrixSetup& /*setup*/, auto /*types*/) { return any_groups(); }
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
@@ -145,9 +134,8 @@ namespace shardkit::rules SHARDKIT_BUILD {
 
 /// An optimizer made of a rule. AdamW, SGD and the others derive from it, and so does one of your own; see
 /// docs/own_optimizer.md.
-template <class Rule, class EngineType, class PrecisionType>
-class RuleOptimizer
-    : public detail::OptimizerFrame<typename detail::FrameRuleOf<Rule, EngineType>::type, EngineType> {
+template <class Rule, class PrecisionType>
+class RuleOptimizer : public detail::OptimizerFrame<typename detail::FrameRuleOf<Rule>::type> {
     static_assert(
         detail::progress_is_named<Rule>(),
         "RuleOptimizer<Rule, ...>: Rule::Progress has more than `steps`: Rule::products must name the rest");
@@ -156,8 +144,8 @@ class RuleOptimizer
             detail::computes_in_fp32(detail::PrecisionsOf<PrecisionType>{}),
         "states in bf16 or in blocks of 8 bits are those of updates in fp32: expected StateFormat::full for "
         "a master of fp64");
-    using As = detail::FrameRuleOf<Rule, EngineType>;
-    using Frame = detail::OptimizerFrame<typename As::type, EngineType>;
+    using As = detail::FrameRuleOf<Rule>;
+    using Frame = detail::OptimizerFrame<typename As::type>;
     static constexpr detail::PrecisionsOf<PrecisionType> types{};
 
   public:
@@ -167,9 +155,8 @@ class RuleOptimizer
     /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
     /// or
     ///         two groups with one path
-    RuleOptimizer(const Model<EngineType, PrecisionType>& model, const Options& options,
-                  std::vector<ParamGroup> param_groups, SourceLocation where,
-                  const detail::MatrixSetup<EngineType>& setup = {})
+    RuleOptimizer(const Model<PrecisionType>& model, const Options& options, std::vector<ParamGroup> param_groups,
+                  SourceLocation where, const detail::MatrixSetup& setup = {})
         : Frame(model, As::given(options, types), std::move(param_groups), where, As::batches(setup, types)) {}
 
     Options options() const { return As::back(Frame::options()); }
@@ -186,6 +173,6 @@ class RuleOptimizer
 }  // namespace shardkit::rules SHARDKIT_BUILD
 
 namespace shardkit::detail SHARDKIT_BUILD {
-template <class Rule, class Options, class Engine, class Precision, StateFormat Format>
-using RuleOptimizerIn = rules::RuleOptimizer<rules::RuleIn<Rule, Format>, Engine, Precision>;
+template <class Rule, class Options, class Precision, StateFormat Format>
+using RuleOptimizerIn = rules::RuleOptimizer<rules::RuleIn<Rule, Format>, Precision>;
 }  // namespace shardkit::detail SHARDKIT_BUILD

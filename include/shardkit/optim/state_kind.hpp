@@ -7,7 +7,7 @@
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 

@@ -8,8 +8,8 @@
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/optim/state_kind.hpp>
-#include <shardkit/optim/state_storage.hpp>
 #include <shardkit/policy/policy_values.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/context.hpp>
@@ -20,11 +20,10 @@
 namespace shardkit::detail {
 
 /// The memory of one state.
-template <class Engine>
 class StateMemory {
   public:
     /// @param arithmetic  in which updates compute
-    StateMemory(Context<Engine>& context, const StateKind& kind, ElementType arithmetic, const GroupGeometry& group,
+    StateMemory(Context& context, const StateKind& kind, ElementType arithmetic, const GroupGeometry& group,
                 std::string_view name)
         : name_(name),
           count_(group.updated.size()),
@@ -53,8 +52,8 @@ class StateMemory {
     std::size_t count_;
     StateFormat format_;
     ElementType type_;
-    OffloadedBuffer<Engine, std::uint8_t> elements_{};
-    OffloadedBuffer<Engine, float> scales_{};
+    OffloadedBuffer<std::uint8_t> elements_{};
+    OffloadedBuffer<float> scales_{};
 };
 
 }  // namespace shardkit::detail

@@ -12,9 +12,7 @@
 
 namespace shardkit SHARDKIT_BUILD {
 
-template <class Engine>
-void Optimizer<Engine>::refuse_all_gradients(std::string_view verb, const StepOptions<Engine>& options,
-                                             SourceLocation where) {
+inline void Optimizer::refuse_all_gradients(std::string_view verb, const StepOptions& options, SourceLocation where) {
     if (options.max_norm == unlimited && options.loss_scale == nullptr) { return; }
     throw_usage_error(
         where, "optimizer ", verb, ": ",
@@ -24,18 +22,17 @@ void Optimizer<Engine>::refuse_all_gradients(std::string_view verb, const StepOp
         "group behind its own reduction; expected one of both");
 }
 
-template <class Engine>
-void Optimizer<Engine>::step_in_backward(Accumulation<Engine>& accumulation, const StepOptions<Engine>& options,
-                                         SourceLocation where) {
+inline void Optimizer::step_in_backward(Accumulation& accumulation, const StepOptions& options,
+                                        SourceLocation where) {
     require_between_steps("step_in_backward", where);
     refuse_all_gradients("step_in_backward", options, where);
     if (detail::Access::backward(accumulation).get() != nullptr) {
-        detail::Group<Engine>::refuse_use(
+        detail::Group::refuse_use(
             where, "optimizer step_in_backward: another optimizer updates the groups of this accumulation already");
     }
-    const Groups<Engine>& groups = detail::Access::groups(accumulation, where);
+    const Groups& groups = detail::Access::groups(accumulation, where);
     require_own(groups, where);
-    for (detail::Group<Engine>& group : detail::Access::each(groups, where)) {
+    for (detail::Group& group : detail::Access::each(groups, where)) {
         if (!group.trainable()) { continue; }
         if (group.directed().led()) { group.refuse_group(where, "step_in_backward while a schedule is followed"); }
         if (group.step().added() > 0 || group.step().taken()) {
@@ -50,15 +47,14 @@ void Optimizer<Engine>::step_in_backward(Accumulation<Engine>& accumulation, con
     detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);
     stated.max_norm = unlimited;
     backward_ = Backward{begin_backward(stated, where), stated.divisor, where};
-    for (detail::Group<Engine>& group : detail::Access::each(groups, where)) { group.step().update_in_backward(); }
+    for (detail::Group& group : detail::Access::each(groups, where)) { group.step().update_in_backward(); }
     detail::Access::backward(accumulation).begin(*this);
 }
 
-template <class Engine>
-void Optimizer<Engine>::update_group(detail::Group<Engine>& group, SourceLocation where) {
+inline void Optimizer::update_group(detail::Group& group, SourceLocation where) {
     require_here(where);
     std::size_t number = 0;
-    for (const detail::Group<Engine>& each : detail::Access::each(model_, where)) {
+    for (const detail::Group& each : detail::Access::each(model_, where)) {
         if (&each == &group) { break; }
         ++number;
     }
@@ -68,29 +64,26 @@ void Optimizer<Engine>::update_group(detail::Group<Engine>& group, SourceLocatio
     backward_->left = &group;
 }
 
-template <class Engine>
-void Optimizer<Engine>::flush() {
+inline void Optimizer::flush() {
     if (backward_->left == nullptr) { return; }
-    detail::Group<Engine>& group = *std::exchange(backward_->left, nullptr);
+    detail::Group& group = *std::exchange(backward_->left, nullptr);
     run_alone(group);
     group.gradients().release();
 }
 
-template <class Engine>
-void Optimizer<Engine>::end_backward(typename detail::BackwardUpdates<Engine>::End end) noexcept {
+inline void Optimizer::end_backward(detail::BackwardUpdates::End end) noexcept {
     const SourceLocation where = backward_->where;
     backward_.reset();
-    if (end == detail::BackwardUpdates<Engine>::End::complete) { return; }
-    for (detail::Group<Engine>& group : detail::Access::each(model_, where)) {
+    if (end == detail::BackwardUpdates::End::complete) { return; }
+    for (detail::Group& group : detail::Access::each(model_, where)) {
         if (group.step().updated()) { tear(group, detail::TornValues::step, where); }
     }
 }
 
-template <class Engine>
-GlobalNorm<Engine> Optimizer<Engine>::close_backward(Accumulation<Engine>&& accumulation,
-                                                     const StepOptions<Engine>& options, SourceLocation where) {
+inline GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const StepOptions& options,
+                                            SourceLocation where) {
     if (detail::Access::backward(accumulation).get() != this) {
-        detail::Group<Engine>::refuse_use(
+        detail::Group::refuse_use(
             where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
     }
     refuse_all_gradients("step", options, where);
@@ -101,8 +94,8 @@ GlobalNorm<Engine> Optimizer<Engine>::close_backward(Accumulation<Engine>&& accu
                           ", and step_in_backward at ", backward_->where.file, ":", backward_->where.line, " gave ",
                           detail::number_text(backward_->divisor), "; expected the same");
     }
-    const detail::StepScope<Engine> closed = detail::Access::finish(std::move(accumulation), where);
-    return detail::Access::make<GlobalNorm<Engine>>();
+    const detail::StepScope closed = detail::Access::finish(std::move(accumulation), where);
+    return detail::Access::make<GlobalNorm>();
 }
 
 }  // namespace shardkit SHARDKIT_BUILD

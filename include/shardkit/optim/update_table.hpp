@@ -7,8 +7,8 @@
 #include <span>
 
 #include <shardkit/detail/list.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/begin_step.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -18,7 +18,7 @@
 namespace shardkit::detail {
 
 /// The progress of an optimizer's groups, in the engine's memory. `Rule`: an OptimizerRule.
-template <class Rule, class Engine>
+template <class Rule>
 class ProgressTable {
   public:
     using Progress = typename Rule::Progress;
@@ -61,7 +61,7 @@ class ProgressTable {
   protected:
     /// Any group's.
     const Progress& beginning() const noexcept { return listed_hypers_.front().progress; }
-    void upload(Context<Engine>& context) {
+    void upload(Context& context) {
         groups_ = {context, listed_groups_.data(), listed_groups_.size()};
         hypers_ = {context, listed_hypers_.data(), size()};
         taken_ = List<char>(listed_groups_.size());
@@ -70,29 +70,29 @@ class ProgressTable {
     List<GroupUpdates> listed_groups_;
     List<Hypers> listed_hypers_;
     List<char> taken_;
-    EngineTable<Engine, GroupUpdates> groups_;
-    EngineTable<Engine, Hypers> hypers_;
+    EngineTable<GroupUpdates> groups_;
+    EngineTable<Hypers> hypers_;
     bool on_host_ = false;
 };
 
 /// The same with the groups' updates, in arithmetic A.
-template <class Rule, class Engine, class A>
-class UpdateTable : public ProgressTable<Rule, Engine> {
-    using Base = ProgressTable<Rule, Engine>;
+template <class Rule, class A>
+class UpdateTable : public ProgressTable<Rule> {
+    using Base = ProgressTable<Rule>;
 
   public:
     using Update = typename Rule::template Update<A>;
 
     /// Once all groups are in, and before anything below.
-    void upload(Context<Engine>& context);
+    void upload(Context& context);
 
     /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
     /// The first one takes `first`, and does it before.
-    void begin(const typename Engine::Stream& stream, const StepScalars* scalars,
+    void begin(const AnyStream& stream, const StepScalars* scalars,
                const ChosenOptions<typename Rule::Options>* options, std::optional<BeginStep>& first);
 
     /// Does the same for one group alone.
-    void begin_alone(std::size_t group, const typename Engine::Stream& stream, const StepScalars* scalars,
+    void begin_alone(std::size_t group, const AnyStream& stream, const StepScalars* scalars,
                      const ChosenOptions<typename Rule::Options>* options) {
         begin_run(stream, nullptr, 1, {scalars, options, groups_.data() + group, hypers_.data(), updates_.data()});
     }
@@ -120,18 +120,17 @@ class UpdateTable : public ProgressTable<Rule, Engine> {
 
   private:
     /// Begins some groups, behind `first` unless that is null.
-    void begin_run(const typename Engine::Stream& stream, const BeginStep* first, std::size_t groups,
+    void begin_run(const AnyStream& stream, const BeginStep* first, std::size_t groups,
                    const BeginUpdates<Rule, A>& work) {
-        if constexpr (may_be_device<Engine> &&
-                      requires { this->beginning().rule->begin(stream, first, groups, work); }) {
+        if constexpr (requires { this->beginning().rule->begin(stream, first, groups, work); }) {
             if (stream.on_device()) { return this->beginning().rule->begin(stream, first, groups, work); }
             // Of the host's, where no kernel of a device's is made of it.
             if (first != nullptr) { stream.submit(*first); }
             stream.submit(EachIndex<BeginUpdates<Rule, A>>{groups, work});
         } else if (first != nullptr) {
-            run_first<Engine>(stream, *first, groups, work);
+            run_first(stream, *first, groups, work);
         } else {
-            run_each<Engine>(stream, groups, work);
+            run_each(stream, groups, work);
         }
     }
     /// Places in the host's copy, each aligned to 128 bytes.
@@ -149,14 +148,14 @@ class UpdateTable : public ProgressTable<Rule, Engine> {
     using Base::hypers_;
     using Base::taken_;
     // Groups, updates and skip, where some groups are updated there. Freed behind the updates, which wait for it.
-    OffloadedBuffer<Engine, std::uint8_t> host_;
-    EngineTable<Engine, Update> updates_;
+    OffloadedBuffer<std::uint8_t> host_;
+    EngineTable<Update> updates_;
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
 
-template <class Rule, class Engine, class A>
-void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
+template <class Rule, class A>
+void UpdateTable<Rule, A>::upload(Context& context) {
     Base::upload(context);
     updates_ = {context, List<Update>(this->size()).data(), this->size()};
     if (this->on_host_) {
@@ -165,10 +164,10 @@ void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
     }
 }
 
-template <class Rule, class Engine, class A>
-void UpdateTable<Rule, Engine, A>::begin(const typename Engine::Stream& stream, const StepScalars* scalars,
-                                         const ChosenOptions<typename Rule::Options>* options,
-                                         std::optional<BeginStep>& first) {
+template <class Rule, class A>
+void UpdateTable<Rule, A>::begin(const AnyStream& stream, const StepScalars* scalars,
+                                 const ChosenOptions<typename Rule::Options>* options,
+                                 std::optional<BeginStep>& first) {
     const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
     for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
         begin_run(stream, first ? &*first : nullptr, end - begin,

@@ -58,7 +58,7 @@ class NamedTensor {
 
 /// A group of parameters whose tensors are known only at run time: their names, shapes and number come from a file or
 /// from arrays. It serves as the group's type, like Params, and as the argument with its shapes, like Shapes:
-///     Sharded<TensorList<float>, FullShard, Engine> block{rank, "blocks.0", {{"w", {768, 768}}, {"b", {768}}}};
+///     Sharded<TensorList<float>, FullShard> block{rank, "blocks.0", {{"w", {768, 768}}, {"b", {768}}}};
 ///     window.view("w"), window.view(0), block.load("b", values)
 /// It has one element type, and the same buffers, policies, optimizers, norm and plan as a group of types with the
 /// same shapes. Any list can be made: check() refuses invalid ones once the group's path is known.

@@ -18,11 +18,10 @@ planner::GroupDescription describe_group(const Layer& layer) {
 }
 
 /// Returns the descriptions of a model's groups, in order. They refer to the groups' paths.
-template <class Engine>
-std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& model,
-                                                       SourceLocation where = SourceLocation::current()) {
+inline std::vector<planner::GroupDescription> describe_groups(const Groups& model,
+                                                              SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
-    for (detail::Group<Engine>& group : detail::Access::each(model, where)) {
+    for (detail::Group& group : detail::Access::each(model, where)) {
         groups.push_back(group.geometry().description());
     }
     return groups;
@@ -31,12 +30,11 @@ std::vector<planner::GroupDescription> describe_groups(const Groups<Engine>& mod
 namespace detail {
 
 /// The plan of described groups that exist on this engine.
-template <class Engine>
-Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Groups<Engine>& model,
-                 planner::PlanOptions options, SourceLocation where) {
+inline Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Groups& model,
+                        planner::PlanOptions options, SourceLocation where) {
     if (groups.empty()) { return {}; }
-    const Context<Engine>& context = model.context(where);
-    options.engine = detail::traits_of<Engine>(context.world());
+    const Context& context = model.context(where);
+    options.engine = context.world().traits();
     if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(context.world()); }
     return plan(std::span<const planner::GroupDescription>(groups.data(), groups.size()), context.grid(), options);
 }
@@ -46,9 +44,8 @@ Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Gro
 /// Returns the plan of a model that exists, with the states of an AdamW unless the options say others; where there is
 /// an optimizer, give it too. If `ranks_per_host` is 0 and the engine knows the hosts (KnowsHosts), the plan takes
 /// the ranks per host from it, provided that ranks lie on the hosts in order.
-template <class Engine>
-Plan plan(const Groups<Engine>& model, planner::PlanOptions options = {},
-          SourceLocation where = SourceLocation::current()) {
+inline Plan plan(const Groups& model, planner::PlanOptions options = {},
+                 SourceLocation where = SourceLocation::current()) {
     return detail::plan_groups(describe_groups(model, where), model, options, where);
 }
 

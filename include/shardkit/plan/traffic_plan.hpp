@@ -17,12 +17,12 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/machine/group_description.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/step_counts.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::planner {
 

@@ -14,7 +14,7 @@ namespace shardkit {
 
 /// A policy that is chosen when the program runs, by a flag or a configuration file:
 ///     DynamicPolicy policy = zero3 ? DynamicPolicy(FullShard{}) : DynamicPolicy(NoShard{});
-///     Sharded<Block, DynamicPolicy, Engine> block{rank, "blocks.0", {}, {policy}};
+///     Sharded<Block, DynamicPolicy> block{rank, "blocks.0", {}, {policy}};
 /// A trainer is compiled once instead of once for each policy, and computes the same, bit for bit. What a policy's
 /// type reports at compile time (an impossible mesh, memory that cannot be adopted) is an exception instead. There is
 /// no default: a group without a choice does not compile. A DynamicPolicy is always valid: its values cannot be

@@ -26,7 +26,7 @@ DynamicPolicy in_slices(const Policy& policy, std::optional<Slices> slices, Sour
 /// Returns the library's policy of a name, as a flag or a configuration file gives it: no_shard, shard_optimizer,
 /// shard_grad_op, full_shard, or hybrid_shard:N, hybrid_optimizer:N or secondary_shard:N with the number of ranks of
 /// a shard group. With `slices`, its sums are made along a tree of that many.
-///     Sharded<Block, DynamicPolicy, Engine> block{rank, "blocks.0", {}, {named_policy(argv[1])}};
+///     Sharded<Block, DynamicPolicy> block{rank, "blocks.0", {}, {named_policy(argv[1])}};
 /// @throws std::invalid_argument for any other name, with what was given and what there is
 inline DynamicPolicy named_policy(std::string_view name, std::optional<Slices> slices,
                                   SourceLocation where = SourceLocation::current()) {

@@ -132,11 +132,11 @@ struct ShardOver : Policy {
 /// order. Then the sum over neighbours, a power of two of them, is one number of the sum over all. Policies agree
 /// with each other also where HybridShard adds in groups first, and NCCL's ranks, whose sums are otherwise NCCL's
 /// own, have the bits of every other engine.
-///     Sharded<Block, TreeSums<FullShard>, Engine> block{rank, "blocks.0"};
+///     Sharded<Block, TreeSums<FullShard>> block{rank, "blocks.0"};
 /// With a number of slices, the microbatches of a rank are added along the same tree, so that a run has the same bits
 /// on any number of ranks. `slice_of(model, microbatch)` says which slice is next. Without, microbatches are added in
 /// turn.
-///     Sharded<Block, TreeSums<FullShard>, Engine> block{rank, "blocks.0", {}, {.policy =
+///     Sharded<Block, TreeSums<FullShard>> block{rank, "blocks.0", {}, {.policy =
 ///     TreeSums<FullShard>{Slices{64}}}};
 /// Memory:  with M slices on each rank: slice_sums(M) - 1 full gradients beside the usual buffer where microbatches
 ///          accumulate unreduced, slice_sums(M) - 2 shards where each is reduced; both in the reduction type

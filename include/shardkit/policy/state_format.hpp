@@ -17,7 +17,7 @@ enum class StateFormat : std::uint8_t {
 };
 
 namespace detail {
-/// How the states of a rule are stored: see optim/state_storage.hpp. Bit i of `Squares`: state i has squares.
+/// How the states of a rule are stored: see kernels/state_storage.hpp. Bit i of `Squares`: state i has squares.
 template <StateFormat Format, std::uint32_t Squares = 0>
 struct StateStorage;
 using FullStates = StateStorage<StateFormat::full>;

@@ -18,18 +18,14 @@ namespace shardkit {
 
 namespace detail {
 /// The memory for one number that a rank keeps, so that no step allocates.
-template <class Engine>
 struct NumberMemory {
-    explicit NumberMemory(const Context<Engine>& context)
-        : memory(context.template buffer<std::uint8_t>(sizeof(std::uint64_t))) {}
-    typename Engine::template Buffer<std::uint8_t> memory;
+    explicit NumberMemory(const Context& context) : memory(context.buffer<std::uint8_t>(sizeof(std::uint64_t))) {}
+    HostBuffer<std::uint8_t> memory;
 };
 /// The memory for one sum that a rank keeps, so that no step allocates.
-template <class Engine>
 struct ExactSumMemory {
-    explicit ExactSumMemory(const Context<Engine>& context)
-        : numbers(context.template buffer<double>(ExactSum::numbers)) {}
-    typename Engine::template Buffer<double> numbers;
+    explicit ExactSumMemory(const Context& context) : numbers(context.buffer<double>(ExactSum::numbers)) {}
+    HostBuffer<double> numbers;
 };
 }  // namespace detail
 
@@ -38,19 +34,19 @@ struct ExactSumMemory {
 /// Order:   collective over `comm`; after the work given to the compute stream; the host waits
 /// Cost:    the all-reduce of one element; no memory after the first call
 /// @returns the same number on every rank
-template <class Engine, Element T>
-T all_reduce_value(Context<Engine>& rank, const typename Engine::Communicator& comm, T value,
-                   ReduceOp op = ReduceOp::sum, SourceLocation where = SourceLocation::current()) {
+template <Element T>
+T all_reduce_value(Context& rank, const host::Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
+                   SourceLocation where = SourceLocation::current()) {
     const auto stream = rank.compute_stream();
-    auto& kept = rank.template kept<detail::NumberMemory<Engine>>();
+    auto& kept = rank.kept<detail::NumberMemory>();
     const std::span<T> memory(reinterpret_cast<T*>(kept.memory.data()), 1);
-    Engine::Kernels::copy_in(stream, std::span<const T>(&value, 1), memory);
+    host::AnyKernels::copy_in(stream, std::span<const T>(&value, 1), memory);
     all_reduce_in_place(comm, op, memory, stream, where);
     return rank.read(memory.data());
 }
 /// The same over all ranks.
-template <class Engine, Element T>
-T all_reduce_value(Context<Engine>& rank, T value, ReduceOp op = ReduceOp::sum,
+template <Element T>
+T all_reduce_value(Context& rank, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     return all_reduce_value(rank, rank.world(), value, op, where);
 }
@@ -61,24 +57,22 @@ T all_reduce_value(Context<Engine>& rank, T value, ReduceOp op = ReduceOp::sum,
 ///     const double loss = exact_sum(rank, losses_here) / samples;
 /// Order:   collective over `comm`; after the work given to the compute stream; the host waits
 /// Cost:    the all-reduce of 69 doubles; no memory after the first call
-template <class Engine>
-double exact_sum(Context<Engine>& rank, const typename Engine::Communicator& comm, std::span<const double> values,
-                 SourceLocation where = SourceLocation::current()) {
+inline double exact_sum(Context& rank, const host::Communicator& comm, std::span<const double> values,
+                        SourceLocation where = SourceLocation::current()) {
     const auto stream = rank.compute_stream();
-    const std::span<double> memory = rank.template kept<detail::ExactSumMemory<Engine>>().numbers.span();
+    const std::span<double> memory = rank.kept<detail::ExactSumMemory>().numbers.span();
     ExactSum total;
     for (const double value : values) { total.add(value); }
     double numbers[ExactSum::numbers]{};
     total.add_to(numbers);
-    Engine::Kernels::copy_in(stream, std::span<const double>(numbers), memory);
+    host::AnyKernels::copy_in(stream, std::span<const double>(numbers), memory);
     detail::all_reduce_span(comm, detail::TreelessOp(ReduceOp::sum), memory, stream, where);
-    Engine::Kernels::copy_out(stream, std::span<const double>(memory), std::span<double>(numbers));
+    host::AnyKernels::copy_out(stream, std::span<const double>(memory), std::span<double>(numbers));
     return ExactSum(numbers).value();
 }
 /// The same over all ranks.
-template <class Engine>
-double exact_sum(Context<Engine>& rank, std::span<const double> values,
-                 SourceLocation where = SourceLocation::current()) {
+inline double exact_sum(Context& rank, std::span<const double> values,
+                        SourceLocation where = SourceLocation::current()) {
     return exact_sum(rank, rank.world(), values, where);
 }
 

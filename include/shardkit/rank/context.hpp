@@ -15,10 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -31,43 +33,17 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/rank/deadline.hpp>
-#include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank_options.hpp>
 #include <shardkit/rank/require_stack.hpp>
-#include <shardkit/rank/streams.hpp>
-
-namespace shardkit::engine {
-
-/// The engine counts the bytes that its copies move.
-template <class C>
-concept CountsTraffic = requires(const C comm) {
-    { comm.traffic() } -> std::same_as<TrafficLog&>;
-};
-
-}  // namespace shardkit::engine
-
-namespace shardkit::detail {
-
-/// The streams of the communicator's engine say whose memory they work on.
-template <class C>
-concept SaysWhoseMemory = requires(const C comm) {
-    { comm.communication_stream().on_device() } -> std::same_as<bool>;
-};
-
-}  // namespace shardkit::detail
 
 namespace shardkit {
 
 /// One rank's view of a mesh, independent of the mesh's static type: its place, communicators, streams and pools. All
 /// containers of the rank refer to it, so it cannot be moved or copied and must outlive them.
-template <class EngineType = DefaultEngine>
 class Context : shardkit::detail::NotCopied {
-    static_assert(detail::EngineRules<EngineType>::are_stated);
-
   public:
-    using Engine = EngineType;
-    using Communicator = typename Engine::Communicator;
-    using Stream = typename Engine::Stream;
+    using Communicator = host::Communicator;
+    using Stream = AnyStream;
 
     /// Makes a rank's context on its mesh and world.
     /// @throws std::invalid_argument when the world and the mesh differ in size, or in_flight is 0; UsageError
@@ -113,30 +89,16 @@ class Context : shardkit::detail::NotCopied {
         return communicator(grid_, axes, where);
     }
 
-    /// Returns what this rank has communicated so far. Empty if the engine does not count.
-    TrafficLog& traffic() {
-        if constexpr (engine::CountsTraffic<Communicator>) {
-            return world_.traffic();
-        } else {
-            return uncounted_;
-        }
-    }
+    /// Returns what this rank has communicated so far.
+    TrafficLog& traffic() { return world_.traffic(); }
 
     /// Returns the last calls of this rank over groups of more than one rank, the oldest first, to find out what it
-    /// did before an error. Empty if the engine keeps no journal.
-    std::vector<recorder::RecentCall> recent_calls() const {
-        if constexpr (engine::KeepsJournal<Communicator>) {
-            return world_.label().journal.recent_calls();
-        } else {
-            return {};
-        }
-    }
+    /// did before an error.
+    std::vector<recorder::RecentCall> recent_calls() const { return world_.label().journal.recent_calls(); }
 
     /// Says that the calls from now on belong to that step of the program, by which the flight recorder's reader
     /// tells them apart (who_is_missing). Every rank must say the same. Without it all calls belong to step 0.
-    void set_step(std::uint32_t step) noexcept {
-        if constexpr (engine::KeepsJournal<Communicator>) { world_.label().journal.recorder().set_step(step); }
-    }
+    void set_step(std::uint32_t step) noexcept { world_.label().journal.recorder().set_step(step); }
 
     /// Lets this rank wait for others for so long at most, until the returned object ends, in place of the times in
     /// its engine's options: for a phase in which one rank works alone, as in an evaluation. Each rank that waits
@@ -147,11 +109,7 @@ class Context : shardkit::detail::NotCopied {
     /// Order:   it counts for waits that are going on while the object lives, of the streams too. Local.
     /// @throws  std::invalid_argument unless `limit` is positive
     Deadline deadline(std::chrono::milliseconds limit, SourceLocation where = SourceLocation::current()) const {
-        if constexpr (engine::KeepsJournal<Communicator>) {
-            return Deadline(&world_.label().journal, limit, where);
-        } else {
-            return Deadline(nullptr, limit, where);
-        }
+        return Deadline(&world_.label().journal, limit, where);
     }
 
     /// Checks that the groups at `path` and at `other_path`, made with `other`, were made with this same context.
@@ -166,23 +124,15 @@ class Context : shardkit::detail::NotCopied {
 
     /// Allocates zeroed memory of this rank for n elements that the engine's verbs and kernels can use.
     template <Element T>
-    typename Engine::template Buffer<T> buffer(std::size_t n) const {
-        if constexpr (engine::MakesBuffersOf<Communicator, T, typename Engine::template Buffer<T>>) {
-            return typename Engine::template Buffer<T>(world_.template buffer<T>(n));
-        } else {
-            return typename Engine::template Buffer<T>(n);
-        }
+    HostBuffer<T> buffer(std::size_t n) const {
+        return world_.buffer<T>(n);
     }
 
     /// Allocates likewise for this rank's own kernels. Verbs take memory of `buffer`, which all ranks allocate in the
     /// same sizes and order; the size of this one may differ between ranks.
     template <Element T>
-    typename Engine::template Buffer<T> local_buffer(std::size_t n) const {
-        if constexpr (engine::MakesLocalBuffersOf<Communicator, T, typename Engine::template Buffer<T>>) {
-            return typename Engine::template Buffer<T>(world_.template local_buffer<T>(n));
-        } else {
-            return buffer<T>(n);
-        }
+    HostBuffer<T> local_buffer(std::size_t n) const {
+        return world_.local_buffer<T>(n);
     }
 
     /// Returns the value in the engine's memory at `value`.
@@ -190,19 +140,19 @@ class Context : shardkit::detail::NotCopied {
     template <class T>
     T read(const T* value) const {
         T copy{};
-        Engine::Kernels::copy_out(streams_.compute, std::span<const T>(value, 1), std::span<T>(&copy, 1));
+        host::AnyKernels::copy_out(streams_.compute, std::span<const T>(value, 1), std::span<T>(&copy, 1));
         return copy;
     }
 
     /// Checks that the engine can work on the user's memory (a device cannot on host memory, for example).
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        if constexpr (engine::ChecksMemory<Communicator>) { world_.require_memory(data, bytes, what, where); }
+        world_.require_memory(data, bytes, what, where);
     }
     /// Checks that the host can work on the user's memory (which may be a device's, for example).
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_host_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        if constexpr (engine::ChecksMemory<Communicator>) { world_.require_host_memory(data, bytes, what, where); }
+        world_.require_host_memory(data, bytes, what, where);
     }
 
     /// Uses an existing communicator of the user for the sub-mesh over these axes, instead of making one. Call it
@@ -285,17 +235,15 @@ class Context : shardkit::detail::NotCopied {
     AxisGrid grid_;
     Communicator world_;
     Streams<Stream> streams_;
-    detail::SlotPools<Engine> pools_;
+    detail::SlotPools pools_;
     RankOptions options_;
     detail::List<Made> made_;
-    TrafficLog uncounted_;
     detail::List<Kept> kept_;
     detail::List<const std::string*> living_;  // paths of the groups
 };
 
-template <class EngineType>
-Context<EngineType>::Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams,
-                             SourceLocation where)
+inline Context::Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams,
+                        SourceLocation where)
     : grid_(grid),
       world_(world),
       streams_(streams),
@@ -305,16 +253,14 @@ Context<EngineType>::Context(const AxisGrid& grid, Communicator world, RankOptio
                                  }}),
       options_(options) {
     detail::require_stack(where);
-    if constexpr (detail::SaysWhoseMemory<Communicator>) {
-        if (const bool device = streams.compute.on_device(); device != world.communication_stream().on_device()) {
-            throw_usage_error(where, "a rank over a communicator of the engine ", detail::engine_name<Engine>(world),
-                              " with streams of ", device ? "a device" : "the host",
-                              "; expected those of that engine, as run and nccl::make_rank give them");
-        }
+    if (const bool device = streams.compute.on_device(); device != world.communication_stream().on_device()) {
+        throw_usage_error(where, "a rank over a communicator of the engine ", world.engine_name(),
+                          " with streams of ", device ? "a device" : "the host",
+                          "; expected those of that engine, as run and nccl::make_rank give them");
     }
     if (world.size() != grid.size()) {
         throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
-                               detail::engine_name<Engine>(world), " world has ", world.size());
+                               world.engine_name(), " world has ", world.size());
     }
     if (options.offload_slot_bytes < least_offload_slot_bytes) {
         throw_invalid_argument(where, "RankOptions: offload_slot_bytes is ", options.offload_slot_bytes,
@@ -323,8 +269,7 @@ Context<EngineType>::Context(const AxisGrid& grid, Communicator world, RankOptio
     if (options.in_flight == 0) { throw_invalid_argument(where, "RankOptions: in_flight is 0, expected at least 1"); }
 }
 
-template <class EngineType>
-Context<EngineType>::~Context() {
+inline Context::~Context() {
     if (!living_.empty()) {
         detail::end_program("rank ", rank(), " of mesh ", grid_.describe(), " ended before '", *living_.back(), "'",
                             living_.size() > 1 ? detail::concat(" and ", living_.size() - 1, " more groups") : "",
@@ -332,9 +277,8 @@ Context<EngineType>::~Context() {
     }
 }
 
-template <class EngineType>
-void Context<EngineType>::require_same(std::string_view path, const Context& other, std::string_view other_path,
-                                       SourceLocation where) const {
+inline void Context::require_same(std::string_view path, const Context& other, std::string_view other_path,
+                                  SourceLocation where) const {
     if (&other == this) { return; }
     throw_usage_error(where, "Model: '", path, "' is on mesh ", grid_.describe(), ", '", other_path, "' on mesh ",
                       other.grid_.describe(),
@@ -342,20 +286,16 @@ void Context<EngineType>::require_same(std::string_view path, const Context& oth
                       "; expected the groups of one model to be made with one rank");
 }
 
-template <class EngineType>
-void Context<EngineType>::compare_calls(SourceLocation where) const {
-    if constexpr (engine::ComparesCalls<Communicator>) {
-        if (made_.empty()) { world_.compare_calls(where); }
-        for (const Made& made : made_) { made.communicator.compare_calls(where); }
-    }
+inline void Context::compare_calls(SourceLocation where) const {
+    if (made_.empty()) { world_.compare_calls(where); }
+    for (const Made& made : made_) { made.communicator.compare_calls(where); }
 }
 
 namespace detail {
 /// Lets the host read what the compute stream has written so far, where the engine's memory is the host's. On a
 /// device, later work of the stream needs no wait.
-template <class Engine>
-void await_host_memory(const Context<Engine>& context) {
-    if (host_reads<Engine>(context.compute_stream())) { context.compute_stream().synchronize(); }
+inline void await_host_memory(const Context& context) {
+    if (host_reads(context.compute_stream())) { context.compute_stream().synchronize(); }
 }
 }  // namespace detail
 

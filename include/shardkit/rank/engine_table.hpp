@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/rank/context.hpp>
 
@@ -15,12 +17,11 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// Bytes in an engine's memory. Move-only.
 /// Order:   its destructor waits for the compute stream, whose kernels may still use it, and what its owner frees
 /// after it.
-template <class Engine>
 class EngineBytes {
   public:
     EngineBytes() noexcept = default;
-    EngineBytes(Context<Engine>& context, std::size_t size)
-        : context_(&context), memory_(context.template local_buffer<std::uint8_t>(size)), size_(size) {}
+    EngineBytes(Context& context, std::size_t size)
+        : context_(&context), memory_(context.local_buffer<std::uint8_t>(size)), size_(size) {}
     EngineBytes(EngineBytes&& other) noexcept
         : context_(std::exchange(other.context_, nullptr)),
           memory_(std::move(other.memory_)),
@@ -44,43 +45,42 @@ class EngineBytes {
     std::size_t size() const noexcept { return size_; }
     void* data() const noexcept { return memory_.data(); }
     void write(const void* from, std::size_t begin, std::size_t count) {
-        Engine::Kernels::copy_in(context_->compute_stream(),
-                                 std::span<const std::uint8_t>(static_cast<const std::uint8_t*>(from), count),
-                                 std::span<std::uint8_t>(memory_.data() + begin, count));
+        host::AnyKernels::copy_in(context_->compute_stream(),
+                                  std::span<const std::uint8_t>(static_cast<const std::uint8_t*>(from), count),
+                                  std::span<std::uint8_t>(memory_.data() + begin, count));
     }
     void read(void* into, std::size_t begin, std::size_t count) const {
-        Engine::Kernels::copy_out(context_->compute_stream(),
-                                  std::span<const std::uint8_t>(memory_.data() + begin, count),
-                                  std::span<std::uint8_t>(static_cast<std::uint8_t*>(into), count));
+        host::AnyKernels::copy_out(context_->compute_stream(),
+                                   std::span<const std::uint8_t>(memory_.data() + begin, count),
+                                   std::span<std::uint8_t>(static_cast<std::uint8_t*>(into), count));
     }
 
   private:
-    Context<Engine>* context_ = nullptr;
-    typename Engine::template Buffer<std::uint8_t> memory_;
+    Context* context_ = nullptr;
+    HostBuffer<std::uint8_t> memory_;
     std::size_t size_ = 0;
 };
 
 /// A few values in an engine's memory: scalars and tables that its kernels read and write, so that the host need not
 /// wait for them. It is made from host values; `span` and `data` are the engine's memory, `read` synchronizes.
 /// Move-only. Ends as its bytes do.
-template <class Engine, class T>
+template <class T>
 class EngineTable {
     static_assert(std::is_trivially_copyable_v<T>);
 
   public:
     EngineTable() noexcept = default;
-    EngineTable(Context<Engine>& context, const T* values, std::size_t count) : memory_(context, count * sizeof(T)) {
+    EngineTable(Context& context, const T* values, std::size_t count) : memory_(context, count * sizeof(T)) {
         memory_.write(values, 0, count * sizeof(T));
     }
-    EngineTable(Context<Engine>& context, std::span<const T> values)
-        : EngineTable(context, values.data(), values.size()) {}
+    EngineTable(Context& context, std::span<const T> values) : EngineTable(context, values.data(), values.size()) {}
     /// Makes a table of `size` values of zero bytes.
-    static EngineTable zeroed(Context<Engine>& context, std::size_t size) {
+    static EngineTable zeroed(Context& context, std::size_t size) {
         EngineTable table;
-        table.memory_ = EngineBytes<Engine>(context, size * sizeof(T));
+        table.memory_ = EngineBytes(context, size * sizeof(T));
         return table;
     }
-    EngineTable(Context<Engine>& context, const T& value) : EngineTable(context, &value, 1) {}
+    EngineTable(Context& context, const T& value) : EngineTable(context, &value, 1) {}
 
     [[gnu::always_inline]] std::size_t size() const noexcept { return memory_.size() / sizeof(T); }
     [[gnu::always_inline]] T* data() const noexcept { return static_cast<T*>(memory_.data()); }
@@ -96,7 +96,7 @@ class EngineTable {
     }
 
   private:
-    EngineBytes<Engine> memory_;
+    EngineBytes memory_;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

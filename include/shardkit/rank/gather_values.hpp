@@ -16,16 +16,16 @@ namespace shardkit::detail {
 
 /// Returns every rank's numbers, by rank; each passes as many.
 /// Order:   collective over the world; the host waits.
-template <class Engine, class Numbers>
-auto gather_values(Context<Engine>& context, const Numbers& numbers, engine::CallSite site) {
+template <class Numbers>
+auto gather_values(Context& context, const Numbers& numbers, engine::CallSite site) {
     const std::span mine(numbers);
     using T = typename decltype(mine)::value_type;
-    const EngineTable<Engine, T> given(context, std::span<const T>(mine));
-    const auto gathered = EngineTable<Engine, T>::zeroed(context, mine.size() * context.world_size());
+    const EngineTable<T> given(context, std::span<const T>(mine));
+    const auto gathered = EngineTable<T>::zeroed(context, mine.size() * context.world_size());
     const auto stream = context.compute_stream();  // the table was written in it
     all_gather(context.world(), std::span<const T>(given.span()), gathered.span(), stream, site);
     List<T> all(gathered.size());
-    Engine::Kernels::copy_out(stream, std::span<const T>(gathered.span()), std::span<T>(all.data(), all.size()));
+    host::AnyKernels::copy_out(stream, std::span<const T>(gathered.span()), std::span<T>(all.data(), all.size()));
     return all;
 }
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/core/divided.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/rank/engine.hpp>
 
 // Works by index, and by element, in one launch.
 
@@ -35,35 +35,20 @@ struct EachIndex {
     }
 };
 
-/// Runs work(i) for every i below n, in any order, in one launch, by index if the engine has kernels by index. A work
-/// that knows how to run whole, as work(), does so on the host.
-template <class Engine, class Work>
-void run_each(const typename Engine::Stream& stream, std::uint64_t n, const Work& work) {
-    if constexpr (may_host_read<Engine> && std::invocable<const Work&>) {
-        if (host_reads<Engine>(stream)) {
-            if constexpr (may_be_device<Engine>) {
-                return stream.submit(work);  // no kernel of a device's is made of it
-            } else {
-                return Engine::Kernels::run_once(stream, work);
-            }
-        }
+/// Runs work(i) for every i below n, in any order, in one launch. A work that knows how to run whole, as
+/// work(), does so on the host.
+template <class Work>
+void run_each(const AnyStream& stream, std::uint64_t n, const Work& work) {
+    if constexpr (std::invocable<const Work&>) {
+        if (host_reads(stream)) { return stream.submit(work); }  // no kernel of a device's is made of it
     }
-    if constexpr (RunsByIndex<Engine>) {
-        Engine::Kernels::for_each_index(stream, n, work);
-    } else {
-        Engine::Kernels::run_once(stream, EachIndex<Work>{n, work});
-    }
+    host::AnyKernels::for_each_index(stream, n, work);
 }
 
-/// Runs `first`, and then work(i) for every i below n, in one launch if the engine can.
-template <class Engine, class First, class Work>
-void run_first(const typename Engine::Stream& stream, const First& first, std::uint64_t n, const Work& work) {
-    if constexpr (RunsFirst<Engine>) {
-        Engine::Kernels::run_first(stream, first, n, work);
-    } else {
-        Engine::Kernels::run_once(stream, first);
-        run_each<Engine>(stream, n, work);
-    }
+/// Runs `first`, and then work(i) for every i below n, in one launch on a device.
+template <class First, class Work>
+void run_first(const AnyStream& stream, const First& first, std::uint64_t n, const Work& work) {
+    host::AnyKernels::run_first(stream, first, n, work);
 }
 
 /// Wraps a work by element of a matrix into one by index, which runs whole from tile to tile, whose rows and columns
@@ -92,10 +77,9 @@ struct EachElement {
 };
 
 /// Runs work(row, column) for every element of a matrix, in any order, in one launch.
-template <class Engine, class Work>
-void run_each_element(const typename Engine::Stream& stream, std::size_t rows, std::size_t columns,
-                      const Work& work) {
-    run_each<Engine>(stream, std::uint64_t{rows} * columns, EachElement<Work>{rows, columns, work});
+template <class Work>
+void run_each_element(const AnyStream& stream, std::size_t rows, std::size_t columns, const Work& work) {
+    run_each(stream, std::uint64_t{rows} * columns, EachElement<Work>{rows, columns, work});
 }
 
 }  // namespace shardkit::detail

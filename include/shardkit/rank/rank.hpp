@@ -46,26 +46,22 @@ struct BodyRules {
 
 /// What one rank of a job works with: its context, and the mesh with its static extents, so that the compiler can
 /// refuse what does not fit the mesh.
-template <class EngineType, class MeshType>
-class Rank : public Context<EngineType> {
+template <class MeshType>
+class Rank : public Context {
   public:
     using Mesh = MeshType;
 
     /// Makes a rank of its mesh and world.
     /// @throws std::invalid_argument when the world has another size than the mesh
-    Rank(Mesh mesh, typename EngineType::Communicator world, RankOptions options = {},
-         Streams<typename EngineType::Stream> streams = {}, SourceLocation where = SourceLocation::current())
-        : Context<EngineType>(mesh.grid(where), std::move(world), options, std::move(streams), where), mesh_(mesh) {}
+    Rank(Mesh mesh, host::Communicator world, RankOptions options = {}, Streams<AnyStream> streams = {},
+         SourceLocation where = SourceLocation::current())
+        : Context(mesh.grid(where), std::move(world), options, std::move(streams), where), mesh_(mesh) {}
 
     const Mesh& mesh() const noexcept { return mesh_; }
 
   private:
     Mesh mesh_;
 };
-
-/// The engine of a rank or context, or of a reference to one: EngineOf<decltype(rank)> in generic lambdas.
-template <class RankOrContext>
-using EngineOf = typename std::remove_cvref_t<RankOrContext>::Engine;
 
 }  // namespace shardkit
 #endif

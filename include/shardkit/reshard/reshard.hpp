@@ -20,12 +20,12 @@ namespace shardkit {
 namespace detail {
 
 /// Calls f(run) with a reshard whose states are prepared. Collective over the context's world.
-template <class Engine, class F>
-auto with_reshard(Context<Engine>& context, const ReshardSide<Engine>& from, const ReshardSide<Engine>& to,
-                  const ReshardOptions& options, SourceLocation where, const F& f) {
+template <class F>
+auto with_reshard(Context& context, const ReshardSide& from, const ReshardSide& to, const ReshardOptions& options,
+                  SourceLocation where, const F& f) {
     const auto call = [&] {
-        RankWorldOf<Engine> world(context, "reshard");
-        ReshardWireOf<Engine> wire(context);
+        RankWorldOf world(context, "reshard");
+        ReshardWireOf wire(context);
         ReshardRun run(world, wire, options, where);
         run.prepare(from.state(), to.state());
         return f(run);
@@ -45,10 +45,9 @@ auto with_reshard(Context<Engine>& context, const ReshardSide<Engine>& from, con
 /// Order:   collective over the world of `rank`, of which the states' meshes are parts; the host waits.
 /// Cost:    as many comparisons of ranges as there are ranks times ranks times tensors, on every rank
 /// @throws  as reshard, before anything is written
-template <class Engine>
-ReshardPlan plan_reshard(Context<Engine>& rank, const std::type_identity_t<ReshardSide<Engine>>& from,
-                         const std::type_identity_t<ReshardSide<Engine>>& to, const ReshardOptions& options = {},
-                         SourceLocation where = SourceLocation::current()) {
+inline ReshardPlan plan_reshard(Context& rank, const std::type_identity_t<ReshardSide>& from,
+                                const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
+                                SourceLocation where = SourceLocation::current()) {
     return detail::with_reshard(rank, from, to, options, where, [](detail::ReshardRun& run) { return run.plan(); });
 }
 
@@ -62,11 +61,9 @@ ReshardPlan plan_reshard(Context<Engine>& rank, const std::type_identity_t<Resha
 ///          its path is the file that a save would have written. UsageError for a plan that was made for states that
 ///          lie otherwise. The engine's error when a rank fails. An error after the first element was moved leaves
 ///          the destination as a failed load: it is refused until another reshard or load succeeds
-template <class Engine>
-ReshardReport reshard(Context<Engine>& rank, const ReshardPlan& plan,
-                      const std::type_identity_t<ReshardSide<Engine>>& from,
-                      const std::type_identity_t<ReshardSide<Engine>>& to,
-                      SourceLocation where = SourceLocation::current()) {
+inline ReshardReport reshard(Context& rank, const ReshardPlan& plan, const std::type_identity_t<ReshardSide>& from,
+                             const std::type_identity_t<ReshardSide>& to,
+                             SourceLocation where = SourceLocation::current()) {
     return detail::with_reshard(rank, from, to, plan.options(), where, [&](detail::ReshardRun& run) {
         const detail::PlannedReshard& planned = detail::Access::planned(plan);
         run.require(planned);
@@ -74,10 +71,9 @@ ReshardReport reshard(Context<Engine>& rank, const ReshardPlan& plan,
     });
 }
 /// The same with a plan that is made for this call.
-template <class Engine>
-ReshardReport reshard(Context<Engine>& rank, const std::type_identity_t<ReshardSide<Engine>>& from,
-                      const std::type_identity_t<ReshardSide<Engine>>& to, const ReshardOptions& options = {},
-                      SourceLocation where = SourceLocation::current()) {
+inline ReshardReport reshard(Context& rank, const std::type_identity_t<ReshardSide>& from,
+                             const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
+                             SourceLocation where = SourceLocation::current()) {
     return detail::with_reshard(rank, from, to, options, where, [&](detail::ReshardRun& run) {
         const ReshardPlan plan = run.plan();
         return run.move(detail::Access::planned(plan).transfers, to.state());

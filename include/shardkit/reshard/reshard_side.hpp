@@ -17,21 +17,20 @@ namespace shardkit SHARDKIT_BUILD {
 
 /// The state that a rank has on one side of a reshard: a checkpoint::State, a model alone, or nullptr for none. It
 /// refers to the state's parts.
-template <class Engine>
 class ReshardSide {
   public:
     // NOLINTBEGIN(google-explicit-constructor): it is what reshard is given
-    ReshardSide(const checkpoint::State<Engine>& state) : state_(state) {}
-    ReshardSide(const checkpoint::State<Engine>* state) {
+    ReshardSide(const checkpoint::State& state) : state_(state) {}
+    ReshardSide(const checkpoint::State* state) {
         if (state != nullptr) { state_ = *state; }
     }
     template <class Precision>
-    ReshardSide(const Model<Engine, Precision>& model, SourceLocation where = SourceLocation::current())
-        : state_(checkpoint::State<Engine>(model, where)) {}
+    ReshardSide(const Model<Precision>& model, SourceLocation where = SourceLocation::current())
+        : state_(checkpoint::State(model, where)) {}
     // NOLINTEND(google-explicit-constructor)
 
     /// Returns the state; null if there is none.
-    const checkpoint::State<Engine>* state() const noexcept { return state_ ? &*state_ : nullptr; }
+    const checkpoint::State* state() const noexcept { return state_ ? &*state_ : nullptr; }
     /// Returns how many reshards and loads have ended that gave all of the state's parameters their values: which of
     /// the weights that were sent to it a destination has. 0 if there is no state.
     /// @throws UsageError when a group of the state has ended
@@ -40,7 +39,7 @@ class ReshardSide {
     }
 
   private:
-    std::optional<checkpoint::State<Engine>> state_;
+    std::optional<checkpoint::State> state_;
 };
 
 }  // namespace shardkit SHARDKIT_BUILD

@@ -46,31 +46,28 @@ class ReshardWire {
     virtual void finish() = 0;
 };
 
-template <class Engine>
 class ReshardWireOf final : public ReshardWire, NotCopied {
   public:
-    explicit ReshardWireOf(Context<Engine>& context) : context_(context) {}
+    explicit ReshardWireOf(Context& context) : context_(context) {}
 
-    bool on_host() const noexcept override { return host_reads<Engine>(context_.compute_stream()); }
+    bool on_host() const noexcept override { return host_reads(context_.compute_stream()); }
     List<std::size_t> hosts() const override {
         List<std::size_t> hosts(context_.world_size());
-        if constexpr (engine::KnowsHosts<typename Engine::Communicator>) {
-            for (std::size_t r = 0; r < hosts.size(); ++r) { hosts[r] = context_.world().host_of(r); }
-        }
+        for (std::size_t r = 0; r < hosts.size(); ++r) { hosts[r] = context_.world().host_of(r); }
         return hosts;
     }
     void broadcast(std::span<std::byte> bytes, std::size_t root, SourceLocation where) override {
         if (bytes.empty()) { return; }
         const auto stream = context_.compute_stream();
-        const auto sent = context_.template buffer<std::uint8_t>(bytes.size());
+        const auto sent = context_.buffer<std::uint8_t>(bytes.size());
         const std::span<std::uint8_t> host(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size());
-        Engine::Kernels::copy_in(stream, std::span<const std::uint8_t>(host), sent.span());
+        host::AnyKernels::copy_in(stream, std::span<const std::uint8_t>(host), sent.span());
         shardkit::broadcast(context_.world(), sent.span(), root, stream, where);
-        Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(sent.span()), host);
+        host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(sent.span()), host);
     }
     void stage(std::size_t bytes) override {
-        out_ = context_.template buffer<std::uint8_t>(bytes);
-        in_ = context_.template buffer<std::uint8_t>(bytes);
+        out_ = context_.buffer<std::uint8_t>(bytes);
+        in_ = context_.buffer<std::uint8_t>(bytes);
         if (!on_host()) {
             host_out_.resize(bytes);
             host_in_.resize(bytes);
@@ -85,7 +82,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         const std::span<std::uint8_t> in = memory(received, in_);
         if (!on_host()) {
             if (sent.staged && sent.bytes > 0) {
-                Engine::Kernels::copy_in(stream, std::span<const std::uint8_t>(host_out_).first(sent.bytes), out);
+                host::AnyKernels::copy_in(stream, std::span<const std::uint8_t>(host_out_).first(sent.bytes), out);
             }
         }
         const std::span<const std::uint8_t> given = out;
@@ -99,15 +96,15 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         if (!on_host()) {
             if (sent.staged && sent.bytes > 0) { stream.synchronize(); }  // before the next one is packed
             if (received.staged && received.bytes > 0) {
-                Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(in),
-                                          std::span<std::uint8_t>(host_in_).first(received.bytes));
+                host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(in),
+                                           std::span<std::uint8_t>(host_in_).first(received.bytes));
             }
         }
     }
     void finish() override { context_.compute_stream().synchronize(); }
 
   private:
-    using Buffer = typename Engine::template Buffer<std::uint8_t>;
+    using Buffer = HostBuffer<std::uint8_t>;
 
     std::byte* host(const Buffer& buffer, std::vector<std::uint8_t>& copy) const noexcept {
         return reinterpret_cast<std::byte*>(on_host() ? buffer.data() : copy.data());
@@ -117,7 +114,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         return {message.staged ? staging.data() : own, message.bytes};
     }
 
-    Context<Engine>& context_;
+    Context& context_;
     Buffer out_, in_;
     std::vector<std::uint8_t> host_out_, host_in_;  // where the engine's memory is a device's
 };

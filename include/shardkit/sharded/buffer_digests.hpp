@@ -90,10 +90,9 @@ struct HeldPiece {
 /// Returns the digest of each piece; 0 for an empty one.
 /// Order:   behind the compute stream's work, for which the host waits. Local work.
 /// Cost:    reads the pieces once. Memory: 8 bytes for each, and 32 kB
-template <class Engine>
-std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldPiece>& pieces) {
+inline std::vector<std::uint64_t> digests_of(Context& context, const List<HeldPiece>& pieces) {
     constexpr std::size_t lanes = DigestElements<std::uint32_t>::most_lanes;
-    const auto memory = EngineTable<Engine, std::uint64_t>::zeroed(context, pieces.size() + lanes);
+    const auto memory = EngineTable<std::uint64_t>::zeroed(context, pieces.size() + lanes);
     const auto stream = context.compute_stream();
     std::uint64_t* into = memory.data() + lanes;
     const auto digest = [&]<class Word>(Word /*any*/, const HeldPiece& piece) {
@@ -103,12 +102,11 @@ std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldP
         const std::size_t begin = (piece.flat.begin - piece.values.flat.begin) / unit;
         const std::size_t count = (piece.flat.size() + unit - 1) / unit;
         // A host goes through them once.
-        const std::uint64_t used = host_reads<Engine>(stream) ? 1 : Work::lanes_of(count);
-        run_each<Engine>(
-            stream, used,
-            Work{static_cast<const Word*>(piece.values.values.data()) + begin, count, used, parameter.part,
-                 piece.flat.begin - parameter.range.begin, unit, piece.seed, memory.data()});
-        Engine::Kernels::run_once(stream, FoldDigests{{memory.data(), used}, into});
+        const std::uint64_t used = host_reads(stream) ? 1 : Work::lanes_of(count);
+        run_each(stream, used,
+                 Work{static_cast<const Word*>(piece.values.values.data()) + begin, count, used, parameter.part,
+                      piece.flat.begin - parameter.range.begin, unit, piece.seed, memory.data()});
+        host::AnyKernels::run_once(stream, FoldDigests{{memory.data(), used}, into});
     };
     for (const HeldPiece& piece : pieces) {
         if (!piece.flat.empty()) {
@@ -117,8 +115,8 @@ std::vector<std::uint64_t> digests_of(Context<Engine>& context, const List<HeldP
         ++into;
     }
     std::vector<std::uint64_t> digests(pieces.size());
-    Engine::Kernels::copy_out(stream, std::span<const std::uint64_t>(memory.span()).subspan(lanes),
-                              std::span<std::uint64_t>(digests));
+    host::AnyKernels::copy_out(stream, std::span<const std::uint64_t>(memory.span()).subspan(lanes),
+                               std::span<std::uint64_t>(digests));
     return digests;
 }
 

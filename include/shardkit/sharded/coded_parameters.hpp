@@ -124,8 +124,8 @@ struct DecodeElement {
 /// Finds the largest magnitude of each parameter, as far as this rank has it, among those that BeginCodes has left in
 /// `codes`, which are overwritten.
 /// Cost:    reads a number for each `coded_together` codes
-template <class Engine, class Code>
-void find_largest(const typename Engine::Stream& stream, const GroupGeometry& group, std::span<Code> codes,
+template <class Code>
+void find_largest(const AnyStream& stream, const GroupGeometry& group, std::span<Code> codes,
                   std::span<float> largest) {
     for (std::size_t p = 0; p < group.parameters.size(); ++p) {
         const IndexRange own = intersect(group.parameters[p].range, group.updated);
@@ -136,51 +136,51 @@ void find_largest(const typename Engine::Stream& stream, const GroupGeometry& gr
             std::size_t count = (own.size() + coded_together - 1) / coded_together;
             for (std::size_t distance = coded_together; count > 1; distance *= coded_together) {
                 const std::size_t folded = (count + coded_together - 1) / coded_together;
-                run_each<Engine>(stream, folded, FoldLargest{left, count, distance});
+                run_each(stream, folded, FoldLargest{left, count, distance});
                 count = folded;
             }
         }
-        Engine::Kernels::run_once(stream, TakeLargest{left, &largest[p]});
+        host::AnyKernels::run_once(stream, TakeLargest{left, &largest[p]});
     }
 }
 /// Makes the codes of `masters`, the elements `group.updated`, with a scale for each parameter.
 /// Cost:    reads the masters once, and writes a byte for each
-template <class Engine, class Code, class Master>
-void encode_parameters(const typename Engine::Stream& stream, const GroupGeometry& group,
-                       std::span<const Master> masters, std::span<const float> scales, std::span<Code> codes) {
+template <class Code, class Master>
+void encode_parameters(const AnyStream& stream, const GroupGeometry& group, std::span<const Master> masters,
+                       std::span<const float> scales, std::span<Code> codes) {
     for_each_segment(group.parameters, group.updated, [&](Segment segment) {
         using Work = EncodePiece<Code, Master>;
         const std::size_t at = segment.flat.begin - group.updated.begin;
         const std::size_t count = segment.flat.size();
-        run_each<Engine>(stream, (count + Work::together - 1) / Work::together,
-                         Work{masters.data() + at, count, &scales[segment.parameter], codes.data() + at});
+        run_each(stream, (count + Work::together - 1) / Work::together,
+                 Work{masters.data() + at, count, &scales[segment.parameter], codes.data() + at});
     });
 }
 
 /// Begins the codes of `masters`, the elements `group.updated`, unless `begun` says that an update has. Where codes
 /// share scales in blocks, that makes them. Where a parameter has one scale, it finds what this rank has of
 /// `largest`, the magnitudes of each parameter on each rank, which ranks then give each other.
-template <class Engine, class Code, class Master>
-void begin_codes(const typename Engine::Stream& stream, const GroupGeometry& group, const StoredElements& from,
+template <class Code, class Master>
+void begin_codes(const AnyStream& stream, const GroupGeometry& group, const StoredElements& from,
                  const StoredElements& to, std::span<float> scales, bool begun, std::span<float> largest) {
     const std::span<const Master> masters = from;
     const std::span<Code> codes = to;
     if (!begun) {
-        run_each<Engine>(stream, codes.size() / coded_together,
-                         BeginCodes<Code, Master>{masters.data(), masters.size(), codes.data(), scales.data()});
+        run_each(stream, codes.size() / coded_together,
+                 BeginCodes<Code, Master>{masters.data(), masters.size(), codes.data(), scales.data()});
     }
     if constexpr (!codes_in_blocks<Code>) {
         const std::size_t count = group.parameters.size();
-        find_largest<Engine>(stream, group, codes, largest.subspan(group.shard_index * count, count));
+        find_largest(stream, group, codes, largest.subspan(group.shard_index * count, count));
     }
 }
 /// Makes, of the magnitudes that all ranks found, a scale for each parameter, and the codes.
-template <class Engine, class Code, class Master>
-void finish_codes(const typename Engine::Stream& stream, const GroupGeometry& group, const StoredElements& masters,
+template <class Code, class Master>
+void finish_codes(const AnyStream& stream, const GroupGeometry& group, const StoredElements& masters,
                   const StoredElements& codes, std::span<float> scales, std::span<const float> largest) {
     const std::size_t count = group.parameters.size();
-    run_each<Engine>(stream, count, MakeScale<Code>{largest.data(), group.shards, count, scales.data()});
-    encode_parameters<Engine, Code, Master>(stream, group, masters, scales, codes);
+    run_each(stream, count, MakeScale<Code>{largest.data(), group.shards, count, scales.data()});
+    encode_parameters<Code, Master>(stream, group, masters, scales, codes);
 }
 
 }  // namespace shardkit::detail

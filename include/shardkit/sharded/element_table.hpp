@@ -14,6 +14,7 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/split_float.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/context.hpp>
@@ -22,7 +23,6 @@
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/host_conversions.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 
@@ -62,17 +62,15 @@ inline List<IndexRange> zeroed_ranges(const GroupGeometry& geometry) {
 }
 
 /// Adds the elements of `count` pieces to a sum: Kernels::norm_partial of their type.
-template <class Engine>
-using AddNormPieces = void (*)(const typename Engine::Stream& stream, const NormRun* pieces, std::size_t count,
+using AddNormPieces = void (*)(const AnyStream& stream, const NormRun* pieces, std::size_t count,
                                IndexRange positions, const double* scale, double* into);
 
 /// The element types of a group as values: which they are, and the functions of them that its stores call. A group of
 /// other types has another table and the same stores, so a program has the functions of the types that it names.
-template <class Engine>
 struct ElementTable : PrecisionValues {
-    using Stream = typename Engine::Stream;
+    using Stream = AnyStream;
     using Elements = StoredElements;
-    using Communicators = GroupCommunicators<Engine>;
+    using Communicators = GroupCommunicators;
     using Gather = void (*)(const Communicators& comms, const CollectiveRow& row, const Elements& part,
                             const Elements& whole, const Stream& stream, engine::CallSite site);
     using Convert = void (*)(const Stream& stream, const Elements& from, const Elements& to);
@@ -90,8 +88,8 @@ struct ElementTable : PrecisionValues {
     Gather gather_row;
     /// Writes those of a parameter's values that lie in `target`, which begins with element `origin` of the flat
     /// order. `digest`, unless null, takes the written values.
-    void (*write)(const Context<Engine>& context, const PlacedParameter& parameter, WrittenAs how,
-                  const Elements& target, std::size_t origin, const TensorValueSource& values, ValuesDigest* digest);
+    void (*write)(const Context& context, const PlacedParameter& parameter, WrittenAs how, const Elements& target,
+                  std::size_t origin, const TensorValueSource& values, ValuesDigest* digest);
     void (*digest_gathered)(ValuesDigest& digest, const Elements& values);
     Convert to_masters;  ///< from gathered elements; null where there are none, or codes
     Convert to_sums;     ///< from gradients
@@ -102,7 +100,7 @@ struct ElementTable : PrecisionValues {
     /// Adds the norms of some sums to `into`; see norm_sum.hpp.
     void (*add_norms)(const Stream& stream, const Elements& sums, const double* scale, PartialNorms* lanes,
                       PartialNorms* into, bool copies);
-    AddNormPieces<Engine> norm_partial;
+    AddNormPieces norm_partial;
 
     /// The number of which parameters that are codes without scales are multiples; 0 for others.
     double code_scale;
@@ -126,9 +124,9 @@ struct ElementTable : PrecisionValues {
 };
 
 /// Makes the gather of a row of the placement table: of `part`, or in place.
-template <class Engine, class T>
-void gather_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& row, const StoredElements& part,
-                const StoredElements& whole, const typename Engine::Stream& stream, engine::CallSite site) {
+template <class T>
+void gather_row(const GroupCommunicators& comms, const CollectiveRow& row, const StoredElements& part,
+                const StoredElements& whole, const AnyStream& stream, engine::CallSite site) {
     if (row.in_place()) {
         all_gather_in_place(comms[row.over], std::span<T>(whole), stream, site);
     } else {
@@ -136,9 +134,9 @@ void gather_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& ro
     }
 }
 /// Makes the reduction of a row, in place or not.
-template <class Engine, class Addend, class Reduction>
-void reduce_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& row, ReduceOp summed,
-                const StoredElements& from, const StoredElements& to, const typename Engine::Stream& stream,
+template <class Addend, class Reduction>
+void reduce_row(const GroupCommunicators& comms, const CollectiveRow& row, ReduceOp summed,
+                const StoredElements& from, const StoredElements& to, const AnyStream& stream,
                 engine::CallSite site) {
     const bool all = row.verb == Verb::all_reduce;
     const std::span<Reduction> sums = to;
@@ -159,15 +157,15 @@ void reduce_row(const GroupCommunicators<Engine>& comms, const CollectiveRow& ro
         reduce_scatter(comms[row.over], summed, addends, sums, stream, site);
     }
 }
-template <class Engine, class Addend, class Sum>
-constexpr typename ElementTable<Engine>::Sums sums_of() {
-    using Kernels = typename Engine::Kernels;
-    typename ElementTable<Engine>::Sums sums{};
-    sums.reduce = &reduce_row<Engine, Addend, Sum>;
+template <class Addend, class Sum>
+constexpr ElementTable::Sums sums_of() {
+    using Kernels = host::AnyKernels;
+    ElementTable::Sums sums{};
+    sums.reduce = &reduce_row<Addend, Sum>;
     sums.accumulate = [](const auto& stream, const auto& addend, const auto& total) {
         Kernels::accumulate(stream, std::span<const Addend>(addend), std::span<Sum>(total));
     };
-    if constexpr (AccumulatesPairs<Engine, Sum>) {
+    if constexpr (std::same_as<Sum, Arithmetic<Sum>>) {
         sums.accumulate_pair = [](const auto& stream, const auto& addend, const auto& other, const auto& total) {
             Kernels::accumulate_pair(stream, std::span<const Addend>(addend), std::span<const Sum>(other),
                                      std::span<Sum>(total));
@@ -175,24 +173,24 @@ constexpr typename ElementTable<Engine>::Sums sums_of() {
     }
     return sums;
 }
-template <class Engine, class Precision>
-constexpr ElementTable<Engine> element_table_of() {
+template <class Precision>
+constexpr ElementTable element_table_of() {
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
-    using Kernels = typename Engine::Kernels;
-    ElementTable<Engine> table{};
+    using Kernels = host::AnyKernels;
+    ElementTable table{};
     static_cast<PrecisionValues&>(table) = precision_values<Precision>;
     table.code_scale = scale_of<typename Precision::Written>;
     if constexpr (requires { typename Kernels::Loops; }) {
         table.on_host = host_conversions<typename Kernels::Loops, Precision>();
     }
-    table.gather_row = &gather_row<Engine, Gather>;
+    table.gather_row = &gather_row<Gather>;
     table.write = [](const auto& context, const auto& parameter, WrittenAs how, const auto& target,
                      std::size_t origin, const auto& values, ValuesDigest* digest) {
         in_form<Precision>(how, target, [&](auto elements, auto rounding) {
-            write_rounded<Engine, decltype(rounding)>(context, parameter, elements, origin, values, digest);
+            write_rounded<decltype(rounding)>(context, parameter, elements, origin, values, digest);
         });
     };
     table.digest_gathered = [](ValuesDigest& digest, const auto& values) {
@@ -204,8 +202,8 @@ constexpr ElementTable<Engine> element_table_of() {
     table.zero = [](const auto& stream, const auto& to) {
         Kernels::fill(stream, std::span<Gradient>(to), Gradient{});
     };
-    table.gradients = sums_of<Engine, Gradient, Reduction>();
-    table.sums = sums_of<Engine, Reduction, Reduction>();
+    table.gradients = sums_of<Gradient, Reduction>();
+    table.sums = sums_of<Reduction, Reduction>();
     table.digest_sums = [](ValuesDigest& digest, const auto& values) {
         digest.add(0, std::span<const Reduction>(values));
     };
@@ -213,8 +211,8 @@ constexpr ElementTable<Engine> element_table_of() {
                          PartialNorms* into, bool copies) {
         using Work = AddPartialNorms<Reduction>;
         // A host goes through them once.
-        const std::uint64_t count = host_reads<Engine>(stream) ? 1 : Work::lanes_of(sums.size());
-        run_each<Engine>(stream, count, Work{sums, count, scale, lanes});
+        const std::uint64_t count = host_reads(stream) ? 1 : Work::lanes_of(sums.size());
+        run_each(stream, count, Work{sums, count, scale, lanes});
         Kernels::run_once(stream, FoldPartialNorms{std::span<const PartialNorms>(lanes, count), into, copies});
     };
     table.norm_partial = [](const auto& stream, const NormRun* pieces, std::size_t count, IndexRange positions,
@@ -226,22 +224,21 @@ constexpr ElementTable<Engine> element_table_of() {
     };
     if constexpr (can_split_master<Precision>) {
         table.split = [](const auto& stream, const auto& masters, const auto& upper, const auto& lower) {
-            run_each<Engine>(
-                stream, masters.size(),
-                SplitWork<Gather>{std::span<const float>(masters).data(), std::span<Gather>(upper).data(),
-                                  static_cast<std::uint16_t*>(lower.data())});
+            run_each(stream, masters.size(),
+                     SplitWork<Gather>{std::span<const float>(masters).data(), std::span<Gather>(upper).data(),
+                                       static_cast<std::uint16_t*>(lower.data())});
         };
         table.join = [](const auto& stream, const auto& upper, const auto& lower, const auto& masters) {
-            run_each<Engine>(
+            run_each(
                 stream, masters.size(),
                 JoinWork<Gather>{std::span<const Gather>(upper).data(),
                                  static_cast<const std::uint16_t*>(lower.data()), std::span<float>(masters).data()});
         };
     }
     if constexpr (Precision::gathers_codes) {
-        table.gather_scales = &gather_row<Engine, float>;
-        table.begin_codes = &begin_codes<Engine, Gather, Master>;
-        if constexpr (!codes_in_blocks<Gather>) { table.finish_codes = &finish_codes<Engine, Gather, Master>; }
+        table.gather_scales = &gather_row<float>;
+        table.begin_codes = &begin_codes<Gather, Master>;
+        if constexpr (!codes_in_blocks<Gather>) { table.finish_codes = &finish_codes<Gather, Master>; }
     } else if constexpr (Precision::has_master) {
         table.to_masters = [](const auto& stream, const auto& from, const auto& to) {
             Kernels::convert(stream, std::span<const Gather>(from), std::span<Master>(to));
@@ -259,7 +256,7 @@ constexpr ElementTable<Engine> element_table_of() {
     return table;
 }
 /// The table of a precision.
-template <class Engine, class Precision>
-inline constexpr ElementTable<Engine> element_table = element_table_of<Engine, Precision>();
+template <class Precision>
+inline constexpr ElementTable element_table = element_table_of<Precision>();
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

@@ -18,17 +18,16 @@ namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The gradients of a group on one rank, from the full buffer that a backward pass adds to, to the reduced values.
 /// Makes the reductions that the placement table lists; the divisor is applied elsewhere.
-template <class Engine>
 class GradientStore {
   public:
-    using Buffer = typename Engine::template Buffer<std::uint8_t>;
-    using Sums = typename ElementTable<Engine>::Sums;
-    using Stream = typename Engine::Stream;
+    using Buffer = HostBuffer<std::uint8_t>;
+    using Sums = ElementTable::Sums;
+    using Stream = AnyStream;
     using Event = typename Stream::Event;
 
     /// `adopted` is the user's own full gradient buffer, or empty where the library allocates it.
-    GradientStore(Context<Engine>& context, const GroupGeometry& geometry, const ElementTable<Engine>& elements,
-                  const GroupCommunicators<Engine>& communicators, GroupStatements& statements, GroupStep& step,
+    GradientStore(Context& context, const GroupGeometry& geometry, const ElementTable& elements,
+                  const GroupCommunicators& communicators, GroupStatements& statements, GroupStep& step,
                   const StoredElements& adopted)
         : context_(&context),
           geometry_(&geometry),
@@ -105,7 +104,7 @@ class GradientStore {
     /// @throws UsageError that names parameter and element
     void require_overwritten(SourceLocation where) const {
         const std::uint64_t mark = elements_->unwritten_bits();
-        if (!host_reads<Engine>(context_->compute_stream()) || !overwrites_ || mark == 0) { return; }
+        if (!host_reads(context_->compute_stream()) || !overwrites_ || mark == 0) { return; }
         await_host_memory(*context_);
         const std::size_t size = geometry_->sizes.gradient;
         for (const PlacedParameter& parameter : geometry_->parameters) {
@@ -319,12 +318,12 @@ class GradientStore {
             .subspan(number * subtotal_numel_, subtotal_numel_);
     }
 
-    Context<Engine>* context_;
+    Context* context_;
     const GroupGeometry* geometry_;
-    const ElementTable<Engine>* elements_;
+    const ElementTable* elements_;
     GroupStatements* statements_;
     GroupStep* step_;
-    GroupCommunicators<Engine> comms_;
+    GroupCommunicators comms_;
     const engine::CallSubject* subject_;  // subject of the reductions
     void* full_ = nullptr;
     void* placed_ = nullptr;  // chosen by a schedule; else null
@@ -336,9 +335,9 @@ class GradientStore {
     List<IndexRange> zeroed_;         // ranges of the full buffer: all that nobody overwrites
     std::size_t slice_ = 0;           // place in the stack of sums of the microbatch under way
     IndexRange sums_range_ = geometry_->range(geometry_->table.summed());
-    SlotLease<Engine> lease_;
-    SlotLease<Engine> sums_;
-    SlotLease<Engine> addend_;
+    SlotLease lease_;
+    SlotLease sums_;
+    SlotLease addend_;
     Event written_{};
     Event reduced_ready_{};
     IndexRange tp_sum_;            // range within the reduced values

@@ -50,7 +50,7 @@ class MemoryReader {
 /// Whether a backward pass writes a microbatch's gradients, or nobody does.
 enum class Writes : std::uint8_t { backward, nobody };
 
-template <class Engine, class Precision>
+template <class Precision>
 class GroupState;
 
 /// The user's own full buffers, or empty.
@@ -62,17 +62,14 @@ struct AdoptedElements {
 /// One group of a model on one rank, whose element types are values: geometry, communicators, buffers and the state
 /// of its step. It is compiled once for all groups of an engine. A model, an accumulation, a schedule's follower and
 /// a checkpoint use groups through this class alone.
-template <class EngineType>
 class Group : NotCopied {
   public:
-    using Engine = EngineType;
-
-    Context<Engine>& context() const noexcept { return context_; }
+    Context& context() const noexcept { return context_; }
     const GroupGeometry& geometry() const noexcept { return geometry_; }
     const std::string& path() const noexcept { return geometry_.path; }
     bool trainable() const noexcept { return geometry_.trainable; }
     const layout::FlatLayout& layout() const noexcept { return layout_; }
-    const GroupCommunicators<Engine>& communicators() const noexcept { return comms_; }
+    const GroupCommunicators& communicators() const noexcept { return comms_; }
     /// Returns a number that no other group of the process has or had, whatever their addresses and paths.
     std::uint64_t identity() const noexcept { return identity_; }
     /// Returns a pointer whose weak copies expire with the group.
@@ -92,13 +89,13 @@ class Group : NotCopied {
 
     /// Returns the group with its element types, or null where they are not those of P.
     template <class P>
-    GroupState<Engine, P>* as() noexcept {
-        return elements_ == &element_table<Engine, P> ? static_cast<GroupState<Engine, P>*>(this) : nullptr;
+    GroupState<P>* as() noexcept {
+        return elements_ == &element_table<P> ? static_cast<GroupState<P>*>(this) : nullptr;
     }
 
-    const ElementTable<Engine>& elements() const noexcept { return *elements_; }
-    ParameterStore<Engine>& parameters() noexcept { return parameters_; }
-    GradientStore<Engine>& gradients() noexcept { return gradients_; }
+    const ElementTable& elements() const noexcept { return *elements_; }
+    ParameterStore& parameters() noexcept { return parameters_; }
+    GradientStore& gradients() noexcept { return gradients_; }
     StepState& step() noexcept { return step_; }
     const StepState& step() const noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
@@ -219,8 +216,8 @@ class Group : NotCopied {
     /// Later work on the compute stream sees the values.
     List<HeldMemory> held();
     /// Returns memory for the elements that this rank updates as fp32, and with split masters joined.
-    typename Engine::template Buffer<float> buffer_of_masters() const;
-    typename Engine::template Buffer<float> join_masters() const;
+    HostBuffer<float> buffer_of_masters() const;
+    HostBuffer<float> join_masters() const;
     /// Splits them again. The host waits where its memory could end before.
     void split_masters(const StoredElements& joined);
     /// Prepares an optimizer's update: waits for the reader of the group's memory, if any.
@@ -327,8 +324,8 @@ class Group : NotCopied {
   protected:
     /// Collective over the mesh.
     /// @throws MemoryError; std::invalid_argument when another group has adopted some of this memory
-    Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, const ElementTable<Engine>& elements,
-          const AdoptedElements& adopted, SourceLocation where);
+    Group(Context& context, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted,
+          SourceLocation where);
     /// Waits for the streams' work on this group's memory. A destructor cannot report an error of that work: the next
     /// wait does, if the stream keeps the error. Ends the program when a window, a handle or a step still refers to
     /// the group.
@@ -364,10 +361,10 @@ class Group : NotCopied {
         }
     }
 
-    Context<Engine>& context_;
+    Context& context_;
     GroupGeometry geometry_;
     layout::FlatLayout layout_;
-    GroupCommunicators<Engine> comms_;
+    GroupCommunicators comms_;
     Owned<AdoptedRanges> adopted_;
     GroupStatements statements_;
     StepState step_;
@@ -380,19 +377,18 @@ class Group : NotCopied {
     List<IndexRange> copied_segments_;
     MemoryReader* reader_ = nullptr;
     DirectedGroup directed_;
-    const ElementTable<Engine>* elements_;
-    ParameterStore<Engine> parameters_;
-    GradientStore<Engine> gradients_;
+    const ElementTable* elements_;
+    ParameterStore parameters_;
+    GradientStore gradients_;
 
   private:
-    Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, const ElementTable<Engine>& elements,
-          const AdoptedElements& adopted);
+    Group(Context& context, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted);
     void list_segments();
     /// Makes the digests of adopted memory as it is now, which ranks compare.
     void digest_adopted();
     [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
     /// Returns for each Over whether several of these ranks hold the same values.
-    static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
+    static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators& ranks) noexcept;
 
     std::uint64_t identity_ = new_identity();
     std::shared_ptr<void> life_ = std::make_shared<char>();
@@ -400,50 +396,39 @@ class Group : NotCopied {
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.
 
-template <class Engine>
-void Group<Engine>::refuse_use(SourceLocation where, const char* text) {
-    throw_usage_error(where, text);
-}
-template <class Engine>
-void Group<Engine>::refuse_group(SourceLocation where, const char* text) const {
+inline void Group::refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }
+inline void Group::refuse_group(SourceLocation where, const char* text) const {
     throw_usage_error(where, "'", path(), "': ", text);
 }
-template <class Engine>
-void Group<Engine>::refuse_accumulation(std::string_view verb, SourceLocation where) const {
+inline void Group::refuse_accumulation(std::string_view verb, SourceLocation where) const {
     throw_usage_error(where, "'", path(), "': ", verb, "() outside of an accumulation: ",
                       accumulation_ == 0 ? "it is not one of this accumulation's groups"
                                          : "this group is in another accumulation, which has not ended");
 }
 
-template <class Engine>
-bool Group<Engine>::expect_update(Act first, SourceLocation where) const {
+inline bool Group::expect_update(Act first, SourceLocation where) const {
     if (!trainable() || step_.skipped()) { return false; }
     directed_.expect(first, where, first == Act::norm ? "global_norm" : "step");
     return true;
 }
-template <class Engine>
-void Group<Engine>::announce_update(SourceLocation where) const {
+inline void Group::announce_update(SourceLocation where) const {
     if (trainable() && !step_.skipped()) { directed_.before(Act::update, where); }
 }
-template <class Engine>
-void Group<Engine>::end_update(StatementHash step, StatementHash choices, SourceLocation where) {
+inline void Group::end_update(StatementHash step, StatementHash choices, SourceLocation where) {
     if (!trainable() || step_.skipped()) { return; }
     statements_.add_update(step, choices);
     directed_.after(Act::update, where);
 }
 
-template <class Engine>
-void Group<Engine>::check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
-                                std::span<const std::byte> memory, SourceLocation where) const {
+inline void Group::check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
+                               std::span<const std::byte> memory, SourceLocation where) const {
     const std::size_t expected = geometry_.parameters[parameter].shape.numel();
     const std::string what = concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
     if (given != expected) { throw_invalid_argument(where, what, " with ", given, " elements, expected ", expected); }
     context_.require_host_memory(memory.data(), memory.size(), what, where);
 }
 
-template <class Engine>
-std::array<bool, 4> Group<Engine>::replicas(const GroupGeometry& group,
-                                            const GroupCommunicators<Engine>& ranks) noexcept {
+inline std::array<bool, 4> Group::replicas(const GroupGeometry& group, const GroupCommunicators& ranks) noexcept {
     const Extent at_rest = group.table.find(Role::parameters)->extent;
     const bool whole = at_rest == Extent::full;
     return {whole && ranks.shards.size() > 1, at_rest != Extent::piece && ranks.replicas.size() > 1,

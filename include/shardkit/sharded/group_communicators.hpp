@@ -18,16 +18,15 @@
 namespace shardkit::detail {
 
 /// The communicators of a group of parameters, as seen from one rank.
-template <class Engine>
 struct GroupCommunicators {
-    typename Engine::Communicator shards;    ///< over the policy's shard axes
-    typename Engine::Communicator replicas;  ///< over the remaining data axes
-    typename Engine::Communicator data;      ///< over all data axes
-    typename Engine::Communicator tp;
-    typename Engine::Communicator ep;  ///< those that share its experts; in a group of other parameters that of tp
+    host::Communicator shards;    ///< over the policy's shard axes
+    host::Communicator replicas;  ///< over the remaining data axes
+    host::Communicator data;      ///< over all data axes
+    host::Communicator tp;
+    host::Communicator ep;  ///< those that share its experts; in a group of other parameters that of tp
 
-    const typename Engine::Communicator& operator[](Over over) const noexcept {
-        using Member = typename Engine::Communicator GroupCommunicators::*;
+    const host::Communicator& operator[](Over over) const noexcept {
+        using Member = host::Communicator GroupCommunicators::*;
         constexpr Member members[] = {&GroupCommunicators::shards, &GroupCommunicators::replicas,
                                       &GroupCommunicators::data, &GroupCommunicators::tp};
         return this->*members[static_cast<std::size_t>(over)];
@@ -35,17 +34,13 @@ struct GroupCommunicators {
 };
 
 /// Returns the extent of the mesh's axis dp, which a policy splits into shard groups.
-template <class Engine>
-std::size_t dp_extent(const Context<Engine>& context) {
-    return context.grid().extent(Dp::name);
-}
+inline std::size_t dp_extent(const Context& context) { return context.grid().extent(Dp::name); }
 
 /// Makes the communicators of a group that `policy` shards, of experts or of other parameters. Collective over the
 /// mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp
-template <class Engine>
-GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::string_view path,
-                                              const rules::PolicyValues& policy, bool experts, SourceLocation where) {
+inline GroupCommunicators make_communicators(Context& context, std::string_view path,
+                                             const rules::PolicyValues& policy, bool experts, SourceLocation where) {
     if (path.empty()) { throw_invalid_argument(where, "Sharded: the path is empty, expected a name as 'blocks.3'"); }
     const GroupMesh ranks(context.grid(), policy, experts, path, where);
     const auto over = [&](const AxisNames& axes) { return context.communicator(ranks.grid(), axes, where); };
@@ -54,13 +49,12 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
 }
 
 /// Refuses sums along a tree where the engine has none, or where ranks are no power of two.
-template <class Engine>
-void require_summation(const GroupCommunicators<Engine>& ranks, const rules::PolicyValues& policy,
-                       std::string_view path, SourceLocation where) {
+inline void require_summation(const GroupCommunicators& ranks, const rules::PolicyValues& policy,
+                              std::string_view path, SourceLocation where) {
     if (policy.summation != Summation::tree) { return; }
-    if (!traits_of<Engine>(ranks.data).adds_along_trees) {
+    if (!ranks.data.traits().adds_along_trees) {
         throw_usage_error(where, "'", path, "': policy '", policy.name, "' adds along a tree, and the engine ",
-                          engine_name<Engine>(ranks.data),
+                          ranks.data.engine_name(),
                           " has no tree_sum, expected an engine whose traits say adds_along_trees");
     }
     for (const auto* comm : {&ranks.shards, &ranks.replicas, &ranks.ep}) {
@@ -119,8 +113,7 @@ inline Statements statements_of(const GroupGeometry& group) {
 /// Cost:    8 bytes of each rank, once for each group. If ranks differ, some hundred bytes more for each statement.
 /// @throws  std::invalid_argument, the same on every rank, which names the group, two ranks that differ and what each
 ///          has
-template <class Engine>
-void require_same_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where) {
+inline void require_same_group(Context& context, const GroupGeometry& group, SourceLocation where) {
     if (context.world_size() == 1) { return; }
     const Statements own = statements_of(group);
     Fnv fnv;

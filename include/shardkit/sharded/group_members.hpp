@@ -12,9 +12,8 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-template <class Engine>
-Group<Engine>::Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, const ElementTable<Engine>& elements,
-                     const AdoptedElements& adopted)
+inline Group::Group(Context& context, PlacedGroup&& placed, const ElementTable& elements,
+                    const AdoptedElements& adopted)
     : context_(context),
       geometry_(std::move(placed.group)),
       layout_(placed.layout),
@@ -33,9 +32,8 @@ Group<Engine>::Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, con
     Access::living(context).push_back(&geometry_.path);
 }
 
-template <class Engine>
-Group<Engine>::Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, const ElementTable<Engine>& elements,
-                     const AdoptedElements& adopted, SourceLocation where)
+inline Group::Group(Context& context, PlacedGroup&& placed, const ElementTable& elements,
+                    const AdoptedElements& adopted, SourceLocation where)
     : Group(context, std::move(placed), elements, adopted) {
     prepare_reductions(geometry_, comms_, where);
     if (!adopted.parameters.empty()) {
@@ -44,8 +42,7 @@ Group<Engine>::Group(Context<Engine>& context, PlacedGroup<Engine>&& placed, con
     }
 }
 
-template <class Engine>
-void Group<Engine>::list_segments() {
+inline void Group::list_segments() {
     const ElementSizes& sizes = geometry_.sizes;
     const std::size_t alignment =
         layout::alignment_for(std::min({sizes.gather, sizes.gradient, sizes.reduction, sizes.master}));
@@ -80,8 +77,7 @@ void Group<Engine>::list_segments() {
     }
 }
 
-template <class Engine>
-std::size_t Group<Engine>::known_microbatches(std::size_t given, SourceLocation where) const {
+inline std::size_t Group::known_microbatches(std::size_t given, SourceLocation where) const {
     const std::size_t slices = geometry_.table.slices;
     if (slices == 0 || given == slices) { return given; }
     if (given == 0) { return slices; }
@@ -89,8 +85,7 @@ std::size_t Group<Engine>::known_microbatches(std::size_t given, SourceLocation 
                            geometry_.policy.slices, " slices over ", geometry_.data_ranks(), " data-parallel ranks");
 }
 
-template <class Engine>
-Group<Engine>::~Group() {
+inline Group::~Group() {
     if (parameters_.windows() > 0) {
         end_program("'", path(), "' ended or was assigned to while ", parameters_.windows(),
                     " window(s) of it are open; the last one was opened at ", parameters_.opened().file, ":",
@@ -110,8 +105,7 @@ Group<Engine>::~Group() {
     context_.settle();
 }
 
-template <class Engine>
-void Group<Engine>::take_gradients(SourceLocation where, std::string_view verb, Writes writes) {
+inline void Group::take_gradients(SourceLocation where, std::string_view verb, Writes writes) {
     directed_.expect(Act::zero, where, verb);
     if (step_.reduced() && has_all_microbatches()) {
         throw_usage_error(where, "'", path(), "': ", verb,
@@ -131,8 +125,7 @@ void Group<Engine>::take_gradients(SourceLocation where, std::string_view verb, 
     }
 }
 
-template <class Engine>
-void Group<Engine>::add_gradients(SourceLocation where, std::string_view verb) {
+inline void Group::add_gradients(SourceLocation where, std::string_view verb) {
     ++gradient_generation_;
     try {
         directed_.expect(Act::add, where, verb);
@@ -149,8 +142,7 @@ void Group<Engine>::add_gradients(SourceLocation where, std::string_view verb) {
     directed_.after(Act::add, where);
 }
 
-template <class Engine>
-void Group<Engine>::add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes) {
+inline void Group::add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes) {
     const std::size_t origin = geometry_.range(geometry_.table.reduced).begin;
     for (const bool copies : {false, true}) {
         std::size_t p = 0;
@@ -163,8 +155,7 @@ void Group<Engine>::add_norms(const double* scale, std::span<PartialNorms> norms
     }
 }
 
-template <class Engine>
-std::vector<ShardInfo> Group<Engine>::shards() {
+inline std::vector<ShardInfo> Group::shards() {
     std::vector<ShardInfo> list;
     for (const HeldMemory& each : held()) {
         const bool master = each.role == Role::master && !geometry_.splits_master();
@@ -175,8 +166,7 @@ std::vector<ShardInfo> Group<Engine>::shards() {
 
 // Says which memory each row of a group's placement table stands for. A new role needs its memory here, which the
 // compiler says; a new row of a known role needs nothing.
-template <class Engine>
-List<HeldMemory> Group<Engine>::held() {
+inline List<HeldMemory> Group::held() {
     List<HeldMemory> all;
     const auto add = [&](Role role, const StoredElements& values, Extent extent) -> HeldMemory& {
         return all.push_back({role, {}, values, geometry_.range(extent), extent});
@@ -220,8 +210,7 @@ List<HeldMemory> Group<Engine>::held() {
     return all;
 }
 
-template <class Engine>
-void Group<Engine>::write(std::size_t parameter, const TensorValueSource& values, SourceLocation where) {
+inline void Group::write(std::size_t parameter, const TensorValueSource& values, SourceLocation where) {
     begin_write(where);
     torn_.begin(parameter, TornValues::parameters, "load", where);
     ValuesDigest digest(geometry_.parameters[parameter].range.size());
@@ -235,25 +224,21 @@ void Group<Engine>::write(std::size_t parameter, const TensorValueSource& values
     if (statements_.compares_values()) { statements_.set_values(parameter, digest); }
 }
 
-template <class Engine>
-typename Engine::template Buffer<float> Group<Engine>::buffer_of_masters() const {
+inline HostBuffer<float> Group::buffer_of_masters() const {
     return group_buffer<float>(context_, path(), "joined master weights", geometry_.updated.size());
 }
-template <class Engine>
-typename Engine::template Buffer<float> Group<Engine>::join_masters() const {
+inline HostBuffer<float> Group::join_masters() const {
     auto joined = buffer_of_masters();
     elements_->join(context_.compute_stream(), parameters_.gather_source(), parameters_.halves(), joined.span());
     return joined;
 }
-template <class Engine>
-void Group<Engine>::split_masters(const StoredElements& joined) {
+inline void Group::split_masters(const StoredElements& joined) {
     const auto stream = context_.compute_stream();
     elements_->split(stream, joined, parameters_.gather_source(), parameters_.halves());
     settle(stream);
 }
 
-template <class Engine>
-void Group<Engine>::settle_frozen(std::size_t parameter) {
+inline void Group::settle_frozen(std::size_t parameter) {
     const PlacedParameter& frozen = geometry_.parameters[parameter];
     const IndexRange range = intersect(frozen.range, geometry_.updated);
     const bool split = geometry_.splits_master();
@@ -271,9 +256,8 @@ void Group<Engine>::settle_frozen(std::size_t parameter) {
     settle(stream);
 }
 
-template <class Engine>
-void Group<Engine>::digest_reduced(StatedStep& stated) {
-    if (host_reads<Engine>(context_.compute_stream())) {
+inline void Group::digest_reduced(StatedStep& stated) {
+    if (host_reads(context_.compute_stream())) {
         if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
         await_host_memory(context_);
         for (const PlacedParameter& parameter : geometry_.parameters) {
@@ -287,9 +271,8 @@ void Group<Engine>::digest_reduced(StatedStep& stated) {
     }
 }
 
-template <class Engine>
-void Group<Engine>::digest_adopted() {
-    if (host_reads<Engine>(context_.compute_stream())) {
+inline void Group::digest_adopted() {
+    if (host_reads(context_.compute_stream())) {
         await_host_memory(context_);
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
             const IndexRange range = geometry_.parameters[p].range;

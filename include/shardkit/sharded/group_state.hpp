@@ -36,14 +36,14 @@ struct FillWork {
     constexpr void operator()(std::uint64_t i) const { to[i] = (*this)[i]; }
 };
 /// Does with a kernel what write_rounded does.
-template <class Engine, class Rounding, class T, class F>
-void fill_rounded(const Context<Engine>& context, const PlacedParameter& filled, std::span<T> target,
-                  std::size_t origin, const F& value, ValuesDigest* digest) {
+template <class Rounding, class T, class F>
+void fill_rounded(const Context& context, const PlacedParameter& filled, std::span<T> target, std::size_t origin,
+                  const F& value, ValuesDigest* digest) {
     const IndexRange range = intersect(filled.range, {origin, origin + target.size()});
     if (range.empty()) { return; }
     const std::size_t first = range.begin - filled.range.begin;
     const FillWork<T, Rounding, F> work{value, filled.part, first, target.data() + (range.begin - origin)};
-    Engine::Kernels::for_each_index(context.compute_stream(), range.size(), work);
+    host::AnyKernels::for_each_index(context.compute_stream(), range.size(), work);
     if constexpr (FloatingElement<T>) {
         if (digest == nullptr) { return; }
         digest->template add_each<T>(first, range.size(), [&](std::size_t i) { return work[i]; });
@@ -51,12 +51,11 @@ void fill_rounded(const Context<Engine>& context, const PlacedParameter& filled,
 }
 
 /// A group with its element types: gives views of its buffers, and takes functions of elements. All else is Group's.
-template <class EngineType, class PrecisionType>
-class GroupState : public Group<EngineType> {
-    using Base = Group<EngineType>;
+template <class PrecisionType>
+class GroupState : public Group {
+    using Base = Group;
 
   public:
-    using Engine = EngineType;
     using Precision = PrecisionType;
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
@@ -66,10 +65,9 @@ class GroupState : public Group<EngineType> {
 
     /// Collective over the mesh: creates sub-communicators, and the ranks compare their groups.
     /// @throws as place_group; MemoryError
-    GroupState(Context<Engine>& context, const GroupValues& values, const AdoptedElements& adopted,
-               SourceLocation where)
-        : Base(context, place_group(context, element_table<Engine, Precision>, values, where),
-               element_table<Engine, Precision>, adopted, where) {}
+    GroupState(Context& context, const GroupValues& values, const AdoptedElements& adopted, SourceLocation where)
+        : Base(context, place_group(context, element_table<Precision>, values, where), element_table<Precision>,
+               adopted, where) {}
 
     /// Returns the view of a parameter in a full buffer that starts at `full`.
     template <class T>
@@ -113,8 +111,8 @@ class GroupState : public Group<EngineType> {
                 statements_.compares_values() ? &digest : nullptr,
                 [&](WrittenAs how, const StoredElements& target, std::size_t origin, ValuesDigest* to) {
                     in_form<Precision>(how, target, [&](auto elements, auto rounding) {
-                        fill_rounded<Engine, decltype(rounding)>(context_, geometry_.parameters[p], elements, origin,
-                                                                 its, to);
+                        fill_rounded<decltype(rounding)>(context_, geometry_.parameters[p], elements, origin, its,
+                                                         to);
                     });
                 });
             this->settle_frozen(p);
@@ -149,8 +147,8 @@ class GroupState : public Group<EngineType> {
         show_updated(f, true);
         if constexpr (Precision::has_master && !Precision::gathers_codes) {
             if (!geometry_.keeps_master()) { return; }
-            Engine::Kernels::convert(context_.compute_stream(), std::span<const Master>(parameters_.master()),
-                                     std::span<Gather>(parameters_.gather_source()));
+            host::AnyKernels::convert(context_.compute_stream(), std::span<const Master>(parameters_.master()),
+                                      std::span<Gather>(parameters_.gather_source()));
         }
     }
 
@@ -167,14 +165,14 @@ class GroupState : public Group<EngineType> {
         const std::span<const Gather> elements = parameters_.full().subspan(range.begin, range.size());
         if constexpr (Precision::gathers_codes) {
             auto decoded = group_buffer<float>(context_, path(), "decoded parameters", range.size());
-            run_each<Engine>(stream, range.size(),
-                             DecodeElement<Gather>{elements.data(), parameters_.scales(parameter), decoded.data()});
-            const WholeTensor<Engine, float> whole(context_, comms_, geometry_, parameter,
-                                                   std::span<const float>(decoded.span()), stream, where);
+            run_each(stream, range.size(),
+                     DecodeElement<Gather>{elements.data(), parameters_.scales(parameter), decoded.data()});
+            const WholeTensor<float> whole(context_, comms_, geometry_, parameter,
+                                           std::span<const float>(decoded.span()), stream, where);
             if (wanted) { whole.copy(values); }
             settle(stream);
         } else {
-            const WholeTensor<Engine, Gather> whole(context_, comms_, geometry_, parameter, elements, stream, where);
+            const WholeTensor<Gather> whole(context_, comms_, geometry_, parameter, elements, stream, where);
             if (wanted) { whole.copy(values); }
         }
     }
@@ -186,14 +184,14 @@ class GroupState : public Group<EngineType> {
         this->require_gradients("read_full", where);
         check_values("read_full", parameter, std::span<const T>(values), where);
         const auto stream = context_.reduction_stream();
-        typename Engine::template Buffer<Reduction> gathered;
+        HostBuffer<Reduction> gathered;
         const std::string what = concat("'", path(), "' reduced gradients");
-        const std::span<const Reduction> full = whole_group<Engine, Reduction>(
+        const std::span<const Reduction> full = whole_group<Reduction>(
             context_, comms_, geometry_, gradients_.reduced(), gathered, "gathered gradients", stream,
             {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
         const IndexRange range = geometry_.parameters[parameter].range;
-        const WholeTensor<Engine, Reduction> whole(context_, comms_, geometry_, parameter,
-                                                   full.subspan(range.begin, range.size()), stream, where);
+        const WholeTensor<Reduction> whole(context_, comms_, geometry_, parameter,
+                                           full.subspan(range.begin, range.size()), stream, where);
         whole.convert(values, [scale](Reduction sum) {
             return static_cast<Arithmetic<T>>(static_cast<double>(static_cast<Arithmetic<Reduction>>(sum)) * scale);
         });
@@ -219,23 +217,21 @@ class GroupState : public Group<EngineType> {
 
 /// The state of a Sharded: a GroupState with the types of its group and policy. Its address is stable, so that
 /// windows and handles survive a move of the Sharded.
-template <class GroupType, class PolicyType, class EngineType, class PrecisionType>
-class ShardedState final : public GroupState<EngineType, PrecisionType> {
-    using Base = GroupState<EngineType, PrecisionType>;
+template <class GroupType, class PolicyType, class PrecisionType>
+class ShardedState final : public GroupState<PrecisionType> {
+    using Base = GroupState<PrecisionType>;
 
   public:
     using Group = GroupType;
     using Policy = PolicyType;
-    using typename Base::Engine;
     using typename Base::Gather;
     using typename Base::Gradient;
     using typename Base::Precision;
     using Options = ShardedOptions<Group, Policy>;
 
     /// @throws what GroupState's constructor and the check of a TensorList throw
-    ShardedState(Context<Engine>& context, std::string_view path, const TensorsOf<Group>& tensors,
-                 const Options& options, std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients,
-                 SourceLocation where)
+    ShardedState(Context& context, std::string_view path, const TensorsOf<Group>& tensors, const Options& options,
+                 std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
         : Base(context,
                {path, chosen_parameters<Group, Policy>(path, tensors, options, where), Group::extents,
                 Group::all_names, rules::policy_values(options.policy, dp_extent(context), where), options.packing,

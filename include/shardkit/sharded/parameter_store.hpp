@@ -19,14 +19,13 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// whether the full copy is stale. The optimizer writes `gather_source` and the next all-gather sends it, without a
 /// copy in between. Codes are begun by the update, or by the first gather after any other write of the masters, which
 /// also finishes them: so their scales always belong to them.
-template <class Engine>
 class ParameterStore {
   public:
-    using Buffer = typename Engine::template Buffer<std::uint8_t>;
+    using Buffer = HostBuffer<std::uint8_t>;
 
     /// `adopted` is the user's own full buffer, or empty where the library allocates it.
-    ParameterStore(Context<Engine>& context, const GroupGeometry& geometry, const ElementTable<Engine>& elements,
-                   const GroupCommunicators<Engine>& communicators, GroupStatements& statements, GroupStep& step,
+    ParameterStore(Context& context, const GroupGeometry& geometry, const ElementTable& elements,
+                   const GroupCommunicators& communicators, GroupStatements& statements, GroupStep& step,
                    const StoredElements& adopted)
         : context_(&context),
           geometry_(&geometry),
@@ -234,7 +233,7 @@ class ParameterStore {
     /// Ends an update. `updated` is an event behind it in the compute stream, shared by all groups of a launch;
     /// `capture` is the graph capture that it is part of. `all`: whether it has begun the codes of all masters, and
     /// not only of those that it wrote.
-    void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture, bool all = true) {
+    void end_update(const AnyStream::Event& updated, unsigned long long capture, bool all = true) {
         updated_ = updated;
         const GroupStep before = *step_;
         apply(Act::update);
@@ -314,7 +313,7 @@ class ParameterStore {
         if (role == Role::secondary) { return secondary().subspan(range.begin - geometry_->own.begin, range.size()); }
         return resting().subspan(range.begin - resting_range().begin, range.size());
     }
-    void call(typename ElementTable<Engine>::Gather make, const CollectiveRow& row, const StoredElements& shard,
+    void call(ElementTable::Gather make, const CollectiveRow& row, const StoredElements& shard,
               const StoredElements& full, SourceLocation where) {
         joined_ = false;  // even of a gather that fails
         const auto stream = context_->communication_stream();
@@ -341,24 +340,24 @@ class ParameterStore {
         }
     }
 
-    using Event = typename Engine::Stream::Event;
+    using Event = AnyStream::Event;
 
-    Context<Engine>* context_;
+    Context* context_;
     const GroupGeometry* geometry_;
-    const ElementTable<Engine>* elements_;
+    const ElementTable* elements_;
     GroupStatements* statements_;
     GroupStep* step_;
-    GroupCommunicators<Engine> comms_;
+    GroupCommunicators comms_;
     const engine::CallSubject* subject_;  // subject of the gathers
     void* full_ = nullptr;
     Buffer full_memory_;
     Buffer summoned_;
     Buffer shard_;
-    Buffer secondary_;                                // this rank's shard, where only a piece of it rests in `shard_`
-    typename Engine::template Buffer<float> scales_;  // of codes: of this rank's blocks, or of parameters
-    OffloadedBuffer<Engine, std::uint8_t> master_;
-    OffloadedBuffer<Engine, std::uint8_t> rest_;
-    SlotLease<Engine> lease_;
+    Buffer secondary_;          // this rank's shard, where only a piece of it rests in `shard_`
+    HostBuffer<float> scales_;  // of codes: of this rank's blocks, or of parameters
+    OffloadedBuffer<std::uint8_t> master_;
+    OffloadedBuffer<std::uint8_t> rest_;
+    SlotLease lease_;
     Event updated_{};
     Event gathered_{};
     std::uint64_t generation_ = 0;

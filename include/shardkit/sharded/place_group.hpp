@@ -20,9 +20,8 @@
 
 namespace shardkit::detail {
 
-template <class Engine>
 struct PlacedGroup {
-    GroupCommunicators<Engine> communicators;
+    GroupCommunicators communicators;
     GroupGeometry group;
     layout::FlatLayout layout;
 };
@@ -32,23 +31,20 @@ struct PlacedGroup {
 /// Order:   collective over the world; the host waits.
 /// @throws  as make_communicators, check_shape, place_parameters and require_same_group; std::invalid_argument when
 ///          the packing does not go with the policy
-template <class Engine>
-PlacedGroup<Engine> place_group(Context<Engine>& context, const PrecisionValues& types, const GroupValues& values,
-                                SourceLocation where) {
+inline PlacedGroup place_group(Context& context, const PrecisionValues& types, const GroupValues& values,
+                               SourceLocation where) {
     const bool experts = !values.parameters.empty() && values.parameters[0].experts;
-    const GroupCommunicators<Engine> communicators =
-        make_communicators(context, values.path, values.policy, experts, where);
+    const GroupCommunicators communicators = make_communicators(context, values.path, values.policy, experts, where);
     for (std::size_t p = 0; p < values.fixed.size(); ++p) {
         const PlacedParameter& each = values.parameters[p];
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
     }
     require_summation(communicators, values.policy, values.path, where);
     require_frozen_bytes(values.path, types, values.parameters, where);
-    const bool offloads =
-        engine::Offloads<typename Engine::Communicator> && !host_reads<Engine>(context.compute_stream());
+    const bool offloads = !host_reads(context.compute_stream());
     if (values.offload != Offload::none && !offloads) {
         throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '",
-                               engine_name<Engine>(context.world()),
+                               context.world().engine_name(),
                                "', whose memory is the host's already; expected Offload::none");
     }
     check_rounding(values.path, types, values.master, values.stochastic_rounding, where);
@@ -93,23 +89,17 @@ PlacedGroup<Engine> place_group(Context<Engine>& context, const PrecisionValues&
 /// Prepares the engine for a group's reductions. Gives them channels of their own where other communication over the
 /// same ranks could delay them: the group's gathers, and over tp the layers' own collectives. Lets an engine that
 /// widens addends, or collects them, have memory for it. Collective over the mesh.
-template <class Engine>
-void prepare_reductions(const GroupGeometry& geometry, const GroupCommunicators<Engine>& comms,
-                        SourceLocation where) {
-    if constexpr (engine::SeparatesReductions<typename Engine::Communicator>) {
-        const bool no_tp_sum = intersect(geometry.range(geometry.table.reduced), geometry.tp_sum).empty();
-        const auto size_of = [&](Over over) { return comms[over].size(); };
-        for (const CollectiveRow& row : geometry.table.collectives()) {
-            if (row.verb == Verb::all_gather || (row.extent == Extent::tp_sum && no_tp_sum)) { continue; }
-            if (row.over == Over::tp || gathers_over(row.over, geometry.table, size_of)) {
-                comms[row.over].separate_reductions(where);
-            }
+inline void prepare_reductions(const GroupGeometry& geometry, const GroupCommunicators& comms, SourceLocation where) {
+    const bool no_tp_sum = intersect(geometry.range(geometry.table.reduced), geometry.tp_sum).empty();
+    const auto size_of = [&](Over over) { return comms[over].size(); };
+    for (const CollectiveRow& row : geometry.table.collectives()) {
+        if (row.verb == Verb::all_gather || (row.extent == Extent::tp_sum && no_tp_sum)) { continue; }
+        if (row.over == Over::tp || gathers_over(row.over, geometry.table, size_of)) {
+            comms[row.over].separate_reductions(where);
         }
     }
-    if constexpr (engine::StagesReductions<typename Engine::Communicator>) {
-        const std::size_t bytes = staged_bytes(geometry, comms.data.traits());
-        if (bytes > 0) { comms.data.reserve_staging(bytes, where); }
-    }
+    const std::size_t bytes = staged_bytes(geometry, comms.data.traits());
+    if (bytes > 0) { comms.data.reserve_staging(bytes, where); }
 }
 
 }  // namespace shardkit::detail

@@ -21,8 +21,8 @@
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/sharded/window.hpp>
 #ifndef SHARDKIT_COMPILED  // whose files have the state of a group, ranks and engines of compiled/sharded_state.hpp
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/comm/barrier.hpp>
-#include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #endif
@@ -74,21 +74,19 @@ class Gradients;
 /// movable; its windows and gradient handles survive the move. Errors name the group's path. It must end before the
 /// rank that it was made with, and after its windows and handles: otherwise the program ends with a line that names
 /// them.
-template <class ParamOrGroup, class PolicyType, class EngineType = DefaultEngine,
+template <class ParamOrGroup, class PolicyType,
           class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 class Sharded {
     static_assert(detail::PolicyMembers<PolicyType>::are_there);
     static constexpr bool is_policy = ShardPolicy<PolicyType>;
     static_assert(is_policy, "Sharded<Param, Policy>: Policy must satisfy ShardPolicy; see policy/shard_policy.hpp");
-    static_assert(detail::StepRules<EngineType, PrecisionType>::are_stated);
 
   public:
     using Group = GroupOf<ParamOrGroup>;
     using Tensors = TensorsOf<Group>;  ///< Shapes<Group>, or the TensorList itself
     using Policy = PolicyType;
-    using Engine = EngineType;
     using Precision = PrecisionType;
-    using State = detail::ShardedState<Group, Policy, Engine, Precision>;
+    using State = detail::ShardedState<Group, Policy, Precision>;
     using Options = ShardedOptions<Group, Policy>;
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
@@ -103,10 +101,9 @@ class Sharded {
     ///         empty, or another rank gives another group; std::length_error when the group's bytes overflow;
     ///         MemoryError when there is no memory
     template <class Mesh>
-    Sharded(Rank<Engine, Mesh>& rank, std::string path, Tensors tensors = {}, Options options = {},
+    Sharded(Rank<Mesh>& rank, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
-        : Sharded(static_cast<Context<Engine>&>(rank), std::move(path), std::move(tensors), std::move(options),
-                  where) {
+        : Sharded(static_cast<Context&>(rank), std::move(path), std::move(tensors), std::move(options), where) {
         if constexpr (requires { Policy::static_group; } && Mesh::static_dp != dynamic) {
             static_assert(Mesh::static_dp % Policy::static_group == 0,
                           "Sharded: HybridShard<N> on this mesh: N does not divide DP");
@@ -117,13 +114,13 @@ class Sharded {
                           "Sharded: HybridShard<N> of experts on this ExpertMesh: EP does not divide N x CP");
         }
     }
-    Sharded(Context<Engine>& context, std::string path, Tensors tensors = {}, Options options = {},
+    Sharded(Context& context, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
         : state_(make(context, path, tensors, options, {}, where)) {}
 
     /// Rejects a policy in the place of the shapes, with an error that says what to write instead.
     template <ShardPolicy Given>
-    Sharded(Context<Engine>& /*context*/, const std::string& /*path*/, Given /*policy*/) {
+    Sharded(Context& /*context*/, const std::string& /*path*/, Given /*policy*/) {
         constexpr bool is_tensors = sizeof(Given) == 0;
         static_assert(is_tensors,
                       "Sharded{rank, path, policy}: the policy is an option, and shapes stand before options: write "
@@ -134,7 +131,7 @@ class Sharded {
     /// full_values<P>(span) for every parameter, in any order.
     /// @throws std::invalid_argument when a span's size is not the parameter's
     template <class... P, class... T>
-    static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
+    static Sharded from_full(Context& context, std::string path, Tensors tensors, Options options,
                              FullValues<P, T>... values) {
         static_assert(sizeof...(P) == Group::count,
                       "Sharded::from_full: one full_values<P>(...) for every parameter");
@@ -146,7 +143,7 @@ class Sharded {
     /// @throws std::invalid_argument when there are not as many ranges as parameters, or a range has another size
     /// than its parameter
     template <detail::ForwardRange Values>
-    static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
+    static Sharded from_full(Context& context, std::string path, Tensors tensors, Options options,
                              const Values& values, SourceLocation where = SourceLocation::current()) {
         Sharded made(context, std::move(path), std::move(tensors), std::move(options), where);
         const auto given =
@@ -172,9 +169,8 @@ class Sharded {
     /// @throws  std::invalid_argument when a span has another size, another group has adopted some of it, or the
     /// policy
     ///          shards parameters or keeps no full gradients that could be adopted; nothing is changed then
-    static Sharded adopt(Context<Engine>& context, std::string path, Tensors tensors,
-                         AdoptedMemory<Gather, Gradient> memory, Options options = adopting(),
-                         SourceLocation where = SourceLocation::current()) {
+    static Sharded adopt(Context& context, std::string path, Tensors tensors, AdoptedMemory<Gather, Gradient> memory,
+                         Options options = adopting(), SourceLocation where = SourceLocation::current()) {
         static_assert(
             !Precision::gathers_codes,
             "Sharded::adopt: gathered codes are made of masters, and their scales lie in the library's memory");
@@ -190,7 +186,7 @@ class Sharded {
     /// Returns the number of elements of such a group's full buffer, padding included: what to allocate for `adopt`.
     /// Cost:    arithmetic; no communication
     /// @throws  as the constructor
-    static std::size_t buffer_numel(const Context<Engine>& context, std::string_view path, const Tensors& tensors,
+    static std::size_t buffer_numel(const Context& context, std::string_view path, const Tensors& tensors,
                                     const Options& options = adopting(),
                                     SourceLocation where = SourceLocation::current()) {
         return describe_group<Group, Policy, Precision>(path, tensors, context.grid(), options, where).buffer_numel;
@@ -251,7 +247,7 @@ class Sharded {
     void initialize(F value, SourceLocation where = SourceLocation::current()) {
         static_assert(!detail::is_opaque<Gather>,
                       "Sharded: opaque bytes are not initialized from numbers; load them, or a checkpoint");
-        if constexpr (detail::GivesFunctions<F> && engine::IndexKernels<Engine>) {
+        if constexpr (detail::GivesFunctions<F>) {
             live(where).fill(value, where);
         } else {
             live(where).initialize(value, where);
@@ -329,7 +325,7 @@ class Sharded {
     }
     const Policy& policy(SourceLocation where = SourceLocation::current()) const { return live(where).policy(); }
     bool trainable(SourceLocation where = SourceLocation::current()) const { return live(where).trainable(); }
-    Context<Engine>& context(SourceLocation where = SourceLocation::current()) const { return live(where).context(); }
+    Context& context(SourceLocation where = SourceLocation::current()) const { return live(where).context(); }
 
   private:
     friend detail::Access;
@@ -341,14 +337,14 @@ class Sharded {
         return *state_;
     }
 
-    static detail::Owned<State> make(Context<Engine>& context, std::string_view path, const Tensors& tensors,
+    static detail::Owned<State> make(Context& context, std::string_view path, const Tensors& tensors,
                                      const Options& options, AdoptedMemory<Gather, Gradient> memory,
                                      SourceLocation where) {
         static_assert(rules::PolicyRules<Policy>::hold);
         return detail::Owned<State>(
             new State(context, path, tensors, options, memory.parameters, memory.gradients, where));
     }
-    static void check_adopted(const Context<Engine>& context, const std::string& path, const Tensors& tensors,
+    static void check_adopted(const Context& context, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
         const rules::PolicyValues policy =

@@ -27,16 +27,13 @@ namespace shardkit::detail {
 /// The number of elements that pass through host memory at a time between a user's values and an engine's buffers.
 /// Where the host reads those buffers, starting a copy costs nothing and the staging memory counts beside the plan's:
 /// the number is small.
-template <class Engine>
-constexpr std::size_t staged_elements(const typename Engine::Stream& stream) noexcept {
-    return host_reads<Engine>(stream) ? 1024 : 65536;
-}
+inline std::size_t staged_elements(const AnyStream& stream) noexcept { return host_reads(stream) ? 1024 : 65536; }
 
 /// Gathers a group's values into `full` from `part`, this rank's shard or its piece of that: a piece across groups
 /// first, and then the shard within its group. Collective over the data ranks.
-template <class Engine, class T>
-void gather_whole(const GroupCommunicators<Engine>& comms, const GroupGeometry& group, std::span<const T> part,
-                  std::span<T> full, typename Engine::Stream stream, engine::CallSite site) {
+template <class T>
+void gather_whole(const GroupCommunicators& comms, const GroupGeometry& group, std::span<const T> part,
+                  std::span<T> full, AnyStream stream, engine::CallSite site) {
     if (group.pieces() == 1 || part.size() == group.own.size()) {
         return all_gather(comms.shards, part, full, stream, site);
     }
@@ -46,11 +43,10 @@ void gather_whole(const GroupCommunicators<Engine>& comms, const GroupGeometry& 
 
 /// Returns a group's values: `part`, this rank's, if that is all of them, and otherwise what is gathered of it into a
 /// buffer for it, as gather_whole.
-template <class Engine, class T>
-std::span<const T> whole_group(Context<Engine>& context, const GroupCommunicators<Engine>& comms,
-                               const GroupGeometry& group, std::span<const T> part,
-                               typename Engine::template Buffer<T>& gathered, std::string_view what,
-                               typename Engine::Stream stream, engine::CallSite site) {
+template <class T>
+std::span<const T> whole_group(Context& context, const GroupCommunicators& comms, const GroupGeometry& group,
+                               std::span<const T> part, HostBuffer<T>& gathered, std::string_view what,
+                               AnyStream stream, engine::CallSite site) {
     if (part.size() == group.buffer_numel) { return part; }
     gathered = group_buffer<T>(context, group.path, what, group.buffer_numel);
     gather_whole(comms, group, part, gathered.span(), stream, site);
@@ -59,14 +55,14 @@ std::span<const T> whole_group(Context<Engine>& context, const GroupCommunicator
 
 /// One whole tensor of a group, read from this rank's part and gathered over tp and ep where it is split over them.
 /// Order:   after what `stream` was given. Collective over tp and ep where the tensor is split over them.
-template <class Engine, class T>
+template <class T>
 class WholeTensor {
   public:
     /// `group` and `part` must outlive this object.
-    WholeTensor(Context<Engine>& context, const GroupCommunicators<Engine>& over, const GroupGeometry& group,
-                std::size_t parameter, std::span<const T> part, typename Engine::Stream stream, SourceLocation where)
+    WholeTensor(Context& context, const GroupCommunicators& over, const GroupGeometry& group, std::size_t parameter,
+                std::span<const T> part, AnyStream stream, SourceLocation where)
         : group_(group), parameter_(parameter), stream_(stream), parts_(part) {
-        const auto gather = [&](const typename Engine::Communicator& ranks, const char* text, auto& gathered) {
+        const auto gather = [&](const host::Communicator& ranks, const char* text, auto& gathered) {
             if (ranks.size() == 1) { return; }
             gathered = group_buffer<T>(context, group.path, text, parts_.size() * ranks.size());
             const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
@@ -84,8 +80,8 @@ class WholeTensor {
             for (std::size_t at = 0; at < elements.size();) {
                 std::size_t count = std::min(part.run_at(at), elements.size() - at);
                 if (count >= staged.size()) {
-                    Engine::Kernels::copy_out(stream_, elements.subspan(at, count),
-                                              to.subspan(part.whole_index(at), count));
+                    host::AnyKernels::copy_out(stream_, elements.subspan(at, count),
+                                               to.subspan(part.whole_index(at), count));
                 } else {
                     count = std::min(staged.size(), elements.size() - at);
                     copy_staged(elements, part, at, std::span<T>(staged).first(count), to,
@@ -116,7 +112,7 @@ class WholeTensor {
     template <class F>
     void for_each_part(const F& f) const {
         const std::size_t numel = group_.parameters[parameter_].range.size();
-        List<T> staged(std::min(staged_elements<Engine>(stream_), numel));
+        List<T> staged(std::min(staged_elements(stream_), numel));
         const PlacedParameter& p = group_.parameters[parameter_];
         const std::size_t of_stack = p.split_over_tp() ? group_.tp : 1;
         for (std::size_t number = 0; number * numel < parts_.size(); ++number) {
@@ -127,17 +123,17 @@ class WholeTensor {
     template <class To, class Convert>
     void copy_staged(std::span<const T> elements, const TensorPart& part, std::size_t at, std::span<T> staged,
                      std::span<To> to, const Convert& converted) const {
-        Engine::Kernels::copy_out(stream_, elements.subspan(at, staged.size()), staged);
+        host::AnyKernels::copy_out(stream_, elements.subspan(at, staged.size()), staged);
         part.for_each_run(at, at + staged.size(), [&](std::size_t i, std::size_t whole, std::size_t run) {
             for (std::size_t k = 0; k < run; ++k) { to[whole + k] = static_cast<To>(converted(staged[i - at + k])); }
         });
     }
     const GroupGeometry& group_;
     std::size_t parameter_;
-    typename Engine::Stream stream_;
+    AnyStream stream_;
     std::span<const T> parts_;
-    typename Engine::template Buffer<T> over_tp_;
-    typename Engine::template Buffer<T> over_ep_;
+    HostBuffer<T> over_tp_;
+    HostBuffer<T> over_ep_;
 };
 
 /// In which form a buffer has a parameter's values between steps.
@@ -162,15 +158,15 @@ void in_form(WrittenAs how, const StoredElements& target, const F& f) {
 
 /// Writes those of a parameter's values that lie in `target`, which begins with element `origin` of the flat order,
 /// rounded by `Rounding`. `digest`, unless null, takes the written values.
-template <class Engine, class Rounding, class T>
-void write_rounded(const Context<Engine>& context, const PlacedParameter& written, std::span<T> target,
-                   std::size_t origin, const TensorValueSource& values, ValuesDigest* digest) {
+template <class Rounding, class T>
+void write_rounded(const Context& context, const PlacedParameter& written, std::span<T> target, std::size_t origin,
+                   const TensorValueSource& values, ValuesDigest* digest) {
     const IndexRange range = intersect(written.range, {origin, origin + target.size()});
     const T* const array = values.array<T>();
     const bool as_it_is = array != nullptr && Rounding::template keeps<T>;
     constexpr std::size_t read_at_once = 128;
     double read[read_at_once];
-    List<T> staged(std::min(staged_elements<Engine>(context.compute_stream()), range.size()));
+    List<T> staged(std::min(staged_elements(context.compute_stream()), range.size()));
     const auto add = [&](std::span<const T> written_now, std::size_t first) {
         if constexpr (FloatingElement<T>) {
             if (digest != nullptr) { digest->add(first, written_now); }
@@ -181,7 +177,7 @@ void write_rounded(const Context<Engine>& context, const PlacedParameter& writte
         const std::size_t run = std::min(written.part.run_at(first), range.end - at);
         if (as_it_is && run >= staged.size()) {
             const std::span<const T> whole_run(array + written.part.whole_index(first), run);
-            Engine::Kernels::copy_in(context.compute_stream(), whole_run, target.subspan(at - origin, run));
+            host::AnyKernels::copy_in(context.compute_stream(), whole_run, target.subspan(at - origin, run));
             add(whole_run, first);
             at += run;
             continue;
@@ -193,7 +189,7 @@ void write_rounded(const Context<Engine>& context, const PlacedParameter& writte
             for (std::size_t k = 0; k < some.size(); ++k) { staged[i + k] = Rounding::template of<T>(some[k]); }
         }
         const std::span<const T> written_now = staged.span().first(count);
-        Engine::Kernels::copy_in(context.compute_stream(), written_now, target.subspan(at - origin, count));
+        host::AnyKernels::copy_in(context.compute_stream(), written_now, target.subspan(at - origin, count));
         add(written_now, first);
         at += count;
     }

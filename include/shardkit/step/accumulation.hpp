@@ -18,12 +18,11 @@ namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Reserves the groups of a model for one training step: while it lives, no second step over them can start. Its end
 /// releases them, whether the step was completed or abandoned by an exception. Move-only.
-template <class Engine>
 class StepScope {
   public:
     /// `count` is the number of microbatches of every group, 0 if it is not known in advance.
     /// @throws UsageError when one of the groups is in another step; no group is changed then
-    StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where);
+    StepScope(const Groups& groups, std::size_t count, SourceLocation where);
     StepScope(StepScope&& other) noexcept
         : groups_(std::exchange(other.groups_, std::nullopt)), number_(std::exchange(other.number_, 0)) {}
     StepScope& operator=(StepScope&& other) noexcept {
@@ -36,33 +35,31 @@ class StepScope {
     ~StepScope();  // NOLINT(bugprone-exception-escape): its groups live, so that walking them throws nothing
 
     bool live() const noexcept { return static_cast<bool>(groups_); }
-    const Groups<Engine>& groups() const { return *groups_; }
+    const Groups& groups() const { return *groups_; }
     /// Returns a number that no other step of the process has; 0 after a move from this object.
     std::uint64_t number() const noexcept { return number_; }
 
   private:
     /// Returns the recorder or follower that is attached to all of the groups, null if there is none.
-    static StepDirector* director_of(const Groups<Engine>& groups, SourceLocation where);
+    static StepDirector* director_of(const Groups& groups, SourceLocation where);
 
-    std::optional<Groups<Engine>> groups_;
+    std::optional<Groups> groups_;
     std::uint64_t number_ = new_identity();
 };
 
-template <class Engine>
-StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t count, SourceLocation where)
-    : groups_(groups) {
+inline StepScope::StepScope(const Groups& groups, std::size_t count, SourceLocation where) : groups_(groups) {
     static_cast<void>(groups.context(where));
     static_cast<void>(first_by_slices(groups, where));
     StepDirector* const director = director_of(groups, where);
     std::size_t begun = 0;
     try {
-        for (Group<Engine>& group : Access::each(groups, where)) {
+        for (Group& group : Access::each(groups, where)) {
             group.begin_step(number_, count, where);
             ++begun;
         }
         if (director != nullptr) [[unlikely]] { director->begin_step(begun, where); }
     } catch (...) {
-        for (Group<Engine>& group : Access::each(groups, where)) {
+        for (Group& group : Access::each(groups, where)) {
             if (begun-- == 0) { break; }
             group.end_step();
         }
@@ -70,24 +67,22 @@ StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t count, So
     }
 }
 
-template <class Engine>
-StepScope<Engine>::~StepScope() {
+inline StepScope::~StepScope() {
     if (!groups_) { return; }
     // The director is looked up here and not stored: a recorder ends when `record` returns, even before the step
     // does. The groups are alive: one that ends during a step ends the program.
     StepDirector* director = nullptr;
-    for (Group<Engine>& group : Access::each(*groups_, SourceLocation{})) {
+    for (Group& group : Access::each(*groups_, SourceLocation{})) {
         group.end_step();
         director = group.directed().director();
     }
     if (director != nullptr) [[unlikely]] { director->end_step(); }
 }
 
-template <class Engine>
-StepDirector* StepScope<Engine>::director_of(const Groups<Engine>& groups, SourceLocation where) {
+inline StepDirector* StepScope::director_of(const Groups& groups, SourceLocation where) {
     StepDirector* first = nullptr;
     std::size_t number = 0;
-    for (Group<Engine>& group : Access::each(groups, where)) {
+    for (Group& group : Access::each(groups, where)) {
         StepDirector* const its = group.directed().any();
         if (number++ == 0) { first = its; }
         if (its != first) {
@@ -99,14 +94,13 @@ StepDirector* StepScope<Engine>::director_of(const Groups<Engine>& groups, Sourc
 }
 
 /// An optimizer that updates each group of a step behind the group's last reduction.
-template <class Engine>
 class BackwardUpdates {
   public:
     /// Checks that the group can be updated. @throws UsageError when a window is open
-    virtual void check_group(const Group<Engine>& group, SourceLocation where) const = 0;
+    virtual void check_group(const Group& group, SourceLocation where) const = 0;
     /// Takes note that the group's last reduction is under way, and gives the update of the group before, which by
     /// now has not to be waited for, to the compute stream.
-    virtual void update_group(Group<Engine>& group, SourceLocation where) = 0;
+    virtual void update_group(Group& group, SourceLocation where) = 0;
     /// Gives the update that is left to the compute stream, and its gradients back behind it.
     virtual void flush() = 0;
     /// Ends the step. One that is not complete leaves the updated groups torn.
@@ -118,7 +112,6 @@ class BackwardUpdates {
 };
 
 /// An accumulation's link to the optimizer that updates its groups in the backward pass, if any. Move-only.
-template <class Engine>
 class BackwardStep {
   public:
     BackwardStep() noexcept = default;
@@ -127,16 +120,16 @@ class BackwardStep {
         std::swap(updates_, other.updates_);
         return *this;
     }
-    ~BackwardStep() { end(BackwardUpdates<Engine>::End::abandoned); }
+    ~BackwardStep() { end(BackwardUpdates::End::abandoned); }
 
-    void begin(BackwardUpdates<Engine>& updates) noexcept { updates_ = &updates; }
-    BackwardUpdates<Engine>* get() const noexcept { return updates_; }
-    void end(typename BackwardUpdates<Engine>::End how) noexcept {
+    void begin(BackwardUpdates& updates) noexcept { updates_ = &updates; }
+    BackwardUpdates* get() const noexcept { return updates_; }
+    void end(BackwardUpdates::End how) noexcept {
         if (updates_ != nullptr) { std::exchange(updates_, nullptr)->end_backward(how); }
     }
 
   private:
-    BackwardUpdates<Engine>* updates_ = nullptr;
+    BackwardUpdates* updates_ = nullptr;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
@@ -150,24 +143,24 @@ namespace shardkit SHARDKIT_BUILD {
 /// It knows which microbatch is the last one, so that a group's reduction overlaps with the rest of that backward
 /// pass.
 /// Order:   `add` runs the policy's reductions, so every data rank must add the same groups in the same order.
-template <class EngineType = DefaultEngine>
 class Accumulation {
   public:
-    using Engine = EngineType;
-
     /// `count` is the number of microbatches: how often each group is added before its gradients are complete.
     /// @throws std::invalid_argument for no microbatches; UsageError when another accumulation over one of the groups
     ///         has not ended
     template <std::integral Count = std::size_t>
-    [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count count = 1,
+    [[nodiscard]] explicit Accumulation(const Groups& model, Count count = 1,
                                         SourceLocation where = SourceLocation::current())
         : scope_(model, count_of(count, where), where) {}
     /// Begins a step whose number of microbatches is not known yet: `set_microbatches` sets it later, or `reduce`
     /// ends them. Until it is set, reductions that a policy makes once per step cannot overlap with the backward
     /// pass.
-    [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
-                               SourceLocation where = SourceLocation::current())
+    [[nodiscard]] Accumulation(const Groups& model, UntilReduced, SourceLocation where = SourceLocation::current())
         : scope_(model, 0, where) {}
+    /// Rejects a layer in the place of a model, with an error that says what to write instead.
+    template <class G, class P, class R>
+    explicit Accumulation(Sharded<G, P, R>& layer,
+                          auto&&...) requires(detail::NeedsModel<Sharded<G, P, R>>::is_model);
 
     /// Sets the number of microbatches of the step once it is known. Groups that have all of them are reduced here,
     /// in the model's order.
@@ -181,7 +174,7 @@ class Accumulation {
     /// in each.
     template <class Layer, std::integral Count>
     void set_microbatches(Layer& layer, Count count, SourceLocation where = SourceLocation::current()) {
-        detail::Group<Engine>& group = group_of(layer, "set_microbatches", where);
+        detail::Group& group = group_of(layer, "set_microbatches", where);
         const std::size_t number = count_of(count, where);
         check_number(group, number, where);
         set_number(group, number, where);
@@ -269,40 +262,34 @@ class Accumulation {
         if (state.has_all_microbatches()) { finish_group(state, verb, where); }
     }
     /// Checks, before a reduction that an update may follow, that the update can be made.
-    void check_update(const detail::Group<Engine>& group, SourceLocation where) const {
+    void check_update(const detail::Group& group, SourceLocation where) const {
         if (backward_.get() != nullptr) [[unlikely]] { backward_.get()->check_group(group, where); }
     }
-    void finish_group(detail::Group<Engine>& group, std::string_view verb, SourceLocation where) {
+    void finish_group(detail::Group& group, std::string_view verb, SourceLocation where) {
         group.finish_gradients(where, verb);
         if (backward_.get() != nullptr) [[unlikely]] { backward_.get()->update_group(group, where); }
     }
     void set_all(std::size_t count, SourceLocation where);
-    static void check_number(const detail::Group<Engine>& group, std::size_t count, SourceLocation where);
-    void set_number(detail::Group<Engine>& group, std::size_t count, SourceLocation where) {
+    static void check_number(const detail::Group& group, std::size_t count, SourceLocation where);
+    void set_number(detail::Group& group, std::size_t count, SourceLocation where) {
         if (!group.trainable() || !group.step().accumulating()) { return; }
         check_update(group, where);
         group.set_microbatches(count);
         if (group.has_all_microbatches()) { finish_group(group, "set_microbatches", where); }
     }
 
-    const Groups<Engine>& groups(SourceLocation where) const {
-        if (!scope_.live()) {
-            detail::Group<Engine>::refuse_use(where, "reduce: this accumulation was already reduced");
-        }
+    const Groups& groups(SourceLocation where) const {
+        if (!scope_.live()) { detail::Group::refuse_use(where, "reduce: this accumulation was already reduced"); }
         return scope_.groups();
     }
     /// Makes the remaining reductions and hands the step over.
-    detail::StepScope<Engine> finish(SourceLocation where) &&;
+    detail::StepScope finish(SourceLocation where) &&;
 
-    detail::StepScope<Engine> scope_;
-    detail::BackwardStep<Engine> backward_;  // ends before the step does
+    detail::StepScope scope_;
+    detail::BackwardStep backward_;  // ends before the step does
 };
 
-template <class G, class P, class E, class R>
-Accumulation(Sharded<G, P, E, R>&, auto&&...) -> Accumulation<typename detail::NeedsModel<E>::Engine>;
-
-template <class Engine>
-void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std::size_t count, SourceLocation where) {
+inline void Accumulation::check_number(const detail::Group& group, std::size_t count, SourceLocation where) {
     if (!group.trainable() || group.step().skipped()) { return; }
     static_cast<void>(group.known_microbatches(count, where));
     const std::size_t added = group.step().added();
@@ -312,33 +299,31 @@ void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std:
     }
 }
 
-template <class Engine>
-void Accumulation<Engine>::set_all(std::size_t count, SourceLocation where) {
-    const Groups<Engine>& model = groups(where);
+inline void Accumulation::set_all(std::size_t count, SourceLocation where) {
+    const Groups& model = groups(where);
     using detail::Access;
-    for (detail::Group<Engine>& group : Access::each(model, where)) { check_number(group, count, where); }
-    for (detail::Group<Engine>& group : Access::each(model, where)) { set_number(group, count, where); }
+    for (detail::Group& group : Access::each(model, where)) { check_number(group, count, where); }
+    for (detail::Group& group : Access::each(model, where)) { set_number(group, count, where); }
 }
 
-template <class Engine>
-detail::StepScope<Engine> Accumulation<Engine>::finish(SourceLocation where) && {
-    const Groups<Engine>& model = groups(where);
+inline detail::StepScope Accumulation::finish(SourceLocation where) && {
+    const Groups& model = groups(where);
     const auto unfinished = [&](const auto& f) {
-        for (detail::Group<Engine>& group : detail::Access::each(model, where)) {
+        for (detail::Group& group : detail::Access::each(model, where)) {
             if (group.trainable() && group.step().accumulating()) { f(group); }
         }
     };
-    unfinished([&](detail::Group<Engine>& group) {
+    unfinished([&](detail::Group& group) {
         const std::size_t added = group.step().added();
         if (added != 0 && added < group.microbatches()) {
             throw_usage_error(where, "'", group.path(), "': reduce() after ", added, " of ", group.microbatches(),
                               " microbatches; call add, or add_zero for one that did not use it");
         }
     });
-    unfinished([&](detail::Group<Engine>& group) { check_update(group, where); });
-    unfinished([&](detail::Group<Engine>& group) { finish_group(group, "reduce", where); });
+    unfinished([&](detail::Group& group) { check_update(group, where); });
+    unfinished([&](detail::Group& group) { finish_group(group, "reduce", where); });
     if (backward_.get() != nullptr) { backward_.get()->flush(); }
-    backward_.end(detail::BackwardUpdates<Engine>::End::complete);
+    backward_.end(detail::BackwardUpdates::End::complete);
     return std::move(scope_);
 }
 

@@ -12,11 +12,8 @@
 // What the verbs of a step say of their arguments' types, in both forms.
 
 namespace shardkit SHARDKIT_BUILD {
-template <class EngineType>
 class Groups;
-template <class EngineType>
 class Accumulation;
-template <class EngineType>
 class Reduced;
 }  // namespace SHARDKIT_BUILD
 
@@ -24,18 +21,17 @@ namespace shardkit::detail SHARDKIT_BUILD {
 
 template <class T>
 struct IsSharded : std::false_type {};
-template <class G, class P, class E, class R>
-struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
+template <class G, class P, class R>
+struct IsSharded<Sharded<G, P, R>> : std::true_type {};
 /// Rejects a layer in the place of a model, with an error that says what to write instead.
-template <class LayersEngine>
+template <class Layer>
 struct NeedsModel {
-    static constexpr bool is_model = sizeof(LayersEngine) == 0;
+    static constexpr bool is_model = sizeof(Layer) == 0;
     static_assert(is_model, "expected a Model and not a layer: write Model model{layer} before");
-    using Engine = LayersEngine;
 };
 /// Whether a part of a model is one itself.
 template <class T>
-concept IsModel = std::is_base_of_v<Groups<typename T::Engine>, T> && requires {
+concept IsModel = std::is_base_of_v<Groups, T> && requires {
     typename T::Precision;
 };
 
@@ -62,43 +58,35 @@ struct ModelPrecision<true, T...>
 template <class... T>
 using PrecisionOf = typename ModelPrecision<all_sharded<T...>, T...>::type;
 
-template <class X>
-struct IsAccumulation : std::false_type {};
-template <class Engine>
-struct IsAccumulation<Accumulation<Engine>> : std::true_type {};
-template <class X>
-struct IsReduced : std::false_type {};
-template <class Engine>
-struct IsReduced<Reduced<Engine>> : std::true_type {};
-
 /// Whether `reduce` takes an X&&, and says why not.
 template <class X>
 constexpr bool reduces() {
     using Given = std::remove_cvref_t<X>;
-    constexpr bool not_reduced = !IsReduced<Given>::value;
+    constexpr bool not_reduced = !std::is_same_v<Given, Reduced>;
     static_assert(not_reduced, "reduce: these gradients are already reduced");
-    constexpr bool accumulated = !not_reduced || IsAccumulation<Given>::value;
+    constexpr bool is_accumulation = std::is_same_v<Given, Accumulation>;
+    constexpr bool accumulated = !not_reduced || is_accumulation;
     static_assert(accumulated, "reduce takes an Accumulation; add the gradients of each microbatch first");
     constexpr bool consumed = !std::is_lvalue_reference_v<X>;
-    static_assert(!IsAccumulation<Given>::value || consumed,
+    static_assert(!is_accumulation || consumed,
                   "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
-    return IsAccumulation<Given>::value && consumed;
+    return is_accumulation && consumed;
 }
 /// Whether an optimizer's `step` takes an X&&, and says why not.
 template <class X>
 constexpr bool steps() {
     using Given = std::remove_cvref_t<X>;
-    constexpr bool is_accumulation = IsAccumulation<Given>::value;
+    constexpr bool is_accumulation = std::is_same_v<Given, Accumulation>;
     static_assert(!is_accumulation,
                   "optimizer step consumes the gradients, and takes options with them: write "
                   "step(std::move(accumulation), {.divisor = ..., .max_norm = ...})");
-    constexpr bool is_reduced = is_accumulation || IsReduced<Given>::value;
+    constexpr bool is_reduced = is_accumulation || std::is_same_v<Given, Reduced>;
     static_assert(is_reduced,
                   "optimizer step takes reduced gradients: call reduce(std::move(accumulation), "
                   "divisor) first");
     constexpr bool consumed = is_accumulation || !is_reduced || !std::is_lvalue_reference_v<X>;
     static_assert(consumed, "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
-    return IsReduced<Given>::value && consumed;
+    return std::is_same_v<Given, Reduced> && consumed;
 }
 
 }  // namespace SHARDKIT_BUILD

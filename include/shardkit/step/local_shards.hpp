@@ -78,8 +78,8 @@ StoredElements own_sums(State& state, SourceLocation where) {
     return await_sums(state);
 }
 /// Returns those of a step for gradient_shard. @throws UsageError as that
-template <class Engine, class Layer>
-StoredElements sums_of(const Reduced<Engine>& reduced, Layer& layer, SourceLocation where) {
+template <class Layer>
+StoredElements sums_of(const Reduced& reduced, Layer& layer, SourceLocation where) {
     auto& state = Access::state_of(reduced, layer, "gradient_shard", where);
     state.require_gradients("gradient_shard", where);
     return await_sums(state);
@@ -92,8 +92,8 @@ StoredElements sums_of(const Reduced<Engine>& reduced, Layer& layer, SourceLocat
 /// Order:   later work on the compute stream sees the sums; in host memory they can be read at once. With a loss
 ///          scale the host waits for the compute stream
 /// @throws  UsageError for a skipped or frozen group, or one of another model, and when the gradients were consumed
-template <class Engine, class Layer>
-[[nodiscard]] auto gradient_shard(const Reduced<Engine>& reduced, Layer& layer,
+template <class Layer>
+[[nodiscard]] auto gradient_shard(const Reduced& reduced, Layer& layer,
                                   SourceLocation where = SourceLocation::current()) {
     using Sum = typename Layer::Precision::Reduction;
     const detail::StoredElements sums = detail::sums_of(reduced, layer, where);

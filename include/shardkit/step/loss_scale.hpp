@@ -34,11 +34,10 @@ struct LossScaleUse {
 ///     LossScale loss_scale{rank, {.initial = 1024}};
 /// It lives in the engine's memory, so that a step needs no synchronisation: a kernel that computes the loss reads
 /// `data()`, the host `value()`. Make one for each rank and model; it must outlive what is reduced with it.
-template <class Engine>
 class LossScale {
   public:
     /// @throws std::invalid_argument, see validate
-    explicit LossScale(Context<Engine>& context, LossScaleOptions options = {},
+    explicit LossScale(Context& context, LossScaleOptions options = {},
                        SourceLocation where = SourceLocation::current())
         : context_(&context), state_(context, LossScaleState(validated(options, where))) {
         if (detail::StatementBook* const book = detail::book_of(context.world())) {
@@ -97,8 +96,8 @@ class LossScale {
         return options;
     }
 
-    const Context<Engine>* context_;
-    detail::EngineTable<Engine, LossScaleState> state_;
+    const Context* context_;
+    detail::EngineTable<LossScaleState> state_;
     detail::ModelName model_;
     SourceLocation bound_at_{};
     detail::StatementsHandle stated_;

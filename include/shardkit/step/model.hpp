@@ -21,43 +21,19 @@
 #include <shardkit/step/argument_types.hpp>
 #include <shardkit/step/precisions.hpp>
 
-namespace shardkit {
-
-namespace detail {
-
-/// The engine of parts that are no groups, so that Model's assertions can report the error.
-struct NoEngine {};
-template <bool Sharded, class... T>
-struct FirstEngine {
-    using type = NoEngine;
-};
-template <class First, class... T>
-struct FirstEngine<true, First, T...> {
-    using type = typename shardkit::LayerOf<First>::Engine;
-};
-template <class... T>
-using FirstEngineOf = typename FirstEngine<all_sharded<T...>, T...>::type;
-
-}  // namespace detail
-
-}  // namespace shardkit
-
 namespace shardkit SHARDKIT_BUILD {
 
 /// One group of a model without its types, as model.for_each passes it on. An accumulation's add_zero, skip and
 /// set_microbatches and an optimizer's steps accept it like a Sharded. It refers to the group, which must outlive it.
-template <class EngineType = DefaultEngine>
 class GroupRef {
   public:
-    using Engine = EngineType;
-
     const std::string& path() const noexcept { return group_->path(); }
     bool trainable() const noexcept { return group_->trainable(); }
     /// Returns the sizes of the flat buffer and of its shards.
     const layout::FlatLayout& layout() const noexcept { return group_->layout(); }
     /// Returns the name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters() const noexcept { return group_->geometry().parameters; }
-    Context<Engine>& context() const noexcept { return group_->context(); }
+    Context& context() const noexcept { return group_->context(); }
     /// Returns the elements that this rank holds of each parameter and of its master weights.
     std::vector<ShardInfo> shards() const { return group_->shards(); }
 
@@ -71,46 +47,47 @@ class GroupRef {
     void load(const NameOrNumber& parameter, const Values& values,
               SourceLocation where = SourceLocation::current()) const {
         if constexpr (detail::ValuesRules<const Values>::are_read) {
-            group_->load(group_->geometry().number_of(parameter, where), detail::elements_of(values), where);
+            using Value = detail::ElementIn<const Values>;
+            const auto read = detail::elements_of(values);
+            const std::size_t number = group_->geometry().number_of(parameter, where);
+            group_->check_whole("load", number, read.size(), std::as_bytes(read), where);
+            group_->write(number, detail::TensorValueSource::of(std::span<const Value>(read)), where);
         }
     }
 
   private:
     friend detail::Access;
-    explicit GroupRef(detail::Group<Engine>& group) noexcept : group_(&group) {}
-    detail::Group<Engine>& live(SourceLocation /*where*/) const noexcept { return *group_; }
+    explicit GroupRef(detail::Group& group) noexcept : group_(&group) {}
+    detail::Group& live(SourceLocation /*where*/) const noexcept { return *group_; }
 
-    detail::Group<Engine>* group_;
+    detail::Group* group_;
 };
 
 /// The groups of a model in order, without their types: what accumulations, schedules and plans take. A Model is one.
 /// Cheap to copy. The groups must outlive it; their Sharded objects may be moved meanwhile.
-template <class EngineType = DefaultEngine>
 class Groups {
   public:
-    using Engine = EngineType;
-
     std::size_t size() const noexcept { return members_ == nullptr ? 0 : members_->size(); }
 
-    /// Calls f(GroupRef<Engine>) for every group, in order.
+    /// Calls f(GroupRef) for every group, in order.
     /// @throws UsageError when one has ended since the model was made, or the model was moved from
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
-        for (detail::Group<Engine>& group : each(where)) {
-            auto of_model = detail::Access::make<GroupRef<Engine>>(group);
+        for (detail::Group& group : each(where)) {
+            auto of_model = detail::Access::make<GroupRef>(group);
             f(of_model);
         }
     }
     /// Sets every element of every group, as Sharded::initialize does on the host. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
-        for (detail::Group<Engine>& group : each(where)) { group.initialize(value, where); }
+        for (detail::Group& group : each(where)) { group.initialize(value, where); }
     }
 
     /// Returns the context of the model's groups, with the rank's scalars and its world.
     /// @throws UsageError when the model has no groups, or two were made on different ranks' contexts: a divisor, a
     ///         norm and a step belong to one mesh
-    Context<Engine>& context(SourceLocation where = SourceLocation::current()) const;
+    Context& context(SourceLocation where = SourceLocation::current()) const;
 
     /// Compares whether both are the same groups in the same order.
     friend bool operator==(const Groups& a, const Groups& b) noexcept {
@@ -119,7 +96,7 @@ class Groups {
 
   protected:
     struct Member {
-        detail::Group<Engine>* group;
+        detail::Group* group;
         std::uint64_t identity;
         std::weak_ptr<void> life;
         std::string path;
@@ -130,9 +107,7 @@ class Groups {
     explicit Groups(detail::List<Member> members)
         : members_(std::make_shared<const detail::List<Member>>(std::move(members))) {}
     static const detail::List<Member>& members(const Groups& groups) noexcept { return *groups.members_; }
-    static Member member(detail::Group<Engine>& group) {
-        return {&group, group.identity(), group.life(), group.path()};
-    }
+    static Member member(detail::Group& group) { return {&group, group.identity(), group.life(), group.path()}; }
 
   private:
     friend detail::Access;
@@ -145,7 +120,7 @@ class Groups {
         std::nullptr_t end() const noexcept { return nullptr; }
         bool operator!=(std::nullptr_t /*end*/) const noexcept { return at_ != end_; }
         void operator++() noexcept { ++at_; }
-        detail::Group<Engine>& operator*() const {
+        detail::Group& operator*() const {
             if (at_->life.expired()) [[unlikely]] { refuse_ended(*at_, where_); }
             return *at_->group;
         }
@@ -167,11 +142,10 @@ class Groups {
 
 // Defined out of the class, so that `extern template` keeps them out of a user's file.
 
-template <class Engine>
-Context<Engine>& Groups<Engine>::context(SourceLocation where) const {
-    Context<Engine>* first = nullptr;
+inline Context& Groups::context(SourceLocation where) const {
+    Context* first = nullptr;
     std::string_view path;
-    for (detail::Group<Engine>& group : each(where)) {
+    for (detail::Group& group : each(where)) {
         if (first == nullptr) {
             first = &group.context();
             path = group.path();
@@ -180,23 +154,21 @@ Context<Engine>& Groups<Engine>::context(SourceLocation where) const {
         }
     }
     if (first == nullptr) {
-        detail::Group<Engine>::refuse_use(where, "Model: this model has no groups: every range is empty");
+        detail::Group::refuse_use(where, "Model: this model has no groups: every range is empty");
     }
     return *first;
 }
 
-template <class Engine>
-void Groups<Engine>::refuse_moved(SourceLocation where) {
-    detail::Group<Engine>::refuse_use(where,
-                                      "a Model, or an optimizer over it, was used after it was moved from: use the "
-                                      "one that it was moved to, or copy the "
-                                      "Model instead");
+inline void Groups::refuse_moved(SourceLocation where) {
+    detail::Group::refuse_use(where,
+                              "a Model, or an optimizer over it, was used after it was moved from: use the "
+                              "one that it was moved to, or copy the "
+                              "Model instead");
 }
 
-template <class Engine>
-void Groups<Engine>::refuse_ended(const Member& member, SourceLocation where) {
+inline void Groups::refuse_ended(const Member& member, SourceLocation where) {
     if (member.group == nullptr) {
-        detail::Group<Engine>::refuse_use(where, "Model: it was made of a Sharded that had been moved from");
+        detail::Group::refuse_use(where, "Model: it was made of a Sharded that had been moved from");
     }
     throw_usage_error(where, "'", member.path,
                       "': this group of the model has ended or was assigned to since the model was made; expected "
@@ -206,16 +178,14 @@ void Groups<Engine>::refuse_ended(const Member& member, SourceLocation where) {
 /// A model: its groups, in the order in which collectives over all of them run.
 ///     Model model{embedding, blocks, head};
 /// Each part is a Sharded, a range of them, for example a vector, or one of several models. The type names only the
-/// engine and the precisions of the groups: Model<Engine> is any model of fp32 groups, Model<Engine,
-/// DefaultPrecision<bf16>> one of bf16 groups. A Model is a value, cheap to copy and to keep as a member. It lists
-/// the groups that exist when it is made: a range may be moved afterwards, but groups that are added to it later are
-/// not part of the model.
-template <class EngineType = DefaultEngine, class PrecisionType = DefaultPrecision<float>>
-class Model : public Groups<EngineType> {
-    using Base = Groups<EngineType>;
+/// engine and the precisions of the groups: Model<> is any model of fp32 groups, Model</// DefaultPrecision<bf16>>
+/// one of bf16 groups. A Model is a value, cheap to copy and to keep as a member. It lists the groups that exist when
+/// it is made: a range may be moved afterwards, but groups that are added to it later are not part of the model.
+template <class PrecisionType = DefaultPrecision<float>>
+class Model : public Groups {
+    using Base = Groups;
 
   public:
-    using Engine = EngineType;
     using Precision = PrecisionType;
 
     template <class... T>
@@ -226,20 +196,20 @@ class Model : public Groups<EngineType> {
     /// whole parameter), or from value(path, parameter name)(index), which the engine's kernels call. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
-        if constexpr (detail::GivesFunctions<F> && engine::IndexKernels<Engine>) {
+        if constexpr (detail::GivesFunctions<F>) {
             for_each_state([&](auto& state) { state.fill(value, where); }, where);
         } else {
             Base::initialize(value, where);
         }
     }
-    /// Calls f(detail::GroupState<Engine, P>&) for every group, in order: for whoever needs the element types.
+    /// Calls f(detail::GroupState<P>&) for every group, in order: for whoever needs the element types.
     template <class F>
     [[gnu::always_inline]] void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
-        for (detail::Group<Engine>& group : detail::Access::each(*this, where)) { with_state(group, f); }
+        for (detail::Group& group : detail::Access::each(*this, where)) { with_state(group, f); }
     }
-    /// Calls f(detail::GroupState<Engine, P>&) for one group of a model of this type.
+    /// Calls f(detail::GroupState<P>&) for one group of a model of this type.
     template <class F>
-    [[gnu::always_inline]] static void with_state(detail::Group<Engine>& group, const F& f) {
+    [[gnu::always_inline]] static void with_state(detail::Group& group, const F& f) {
         as_state(group, f, precisions{});
     }
 
@@ -257,8 +227,8 @@ class Model : public Groups<EngineType> {
         if constexpr (is_sharded) {
             constexpr bool fits =
                 (detail::are_among(precisions{}, detail::PrecisionsOf<typename LayerOf<T>::Precision>{}) && ...);
-            static_assert(
-                fits, "Model<Engine, Precision>: a group has another precision; name it, or Precisions<...> of all");
+            static_assert(fits,
+                          "Model<Precision>: a group has another precision; name it, or Precisions<...> of all");
             if constexpr (fits) { (add(members, parts), ...); }
         }
         return members;
@@ -279,18 +249,18 @@ class Model : public Groups<EngineType> {
         }
     }
     template <class F, class First, class... Rest>
-    [[gnu::always_inline]] static void as_state(detail::Group<Engine>& group, const F& f,
+    [[gnu::always_inline]] static void as_state(detail::Group& group, const F& f,
                                                 Precisions<First, Rest...> /*list*/) {
         if constexpr (sizeof...(Rest) > 0) {
-            if (auto* const state = group.template as<First>(); state != nullptr) { return f(*state); }
+            if (auto* const state = group.as<First>(); state != nullptr) { return f(*state); }
             as_state(group, f, Precisions<Rest...>{});
         } else {
-            f(*group.template as<First>());  // the only one left
+            f(*group.as<First>());  // the only one left
         }
     }
 };
 
 template <class... T>
-Model(T&...) -> Model<detail::FirstEngineOf<T...>, detail::PrecisionOf<T...>>;
+Model(T&...) -> Model<detail::PrecisionOf<T...>>;
 
 }  // namespace SHARDKIT_BUILD

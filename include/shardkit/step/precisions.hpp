@@ -8,7 +8,7 @@
 
 namespace shardkit {
 
-/// Lists several precisions of one model: Model<Engine, Precisions<DefaultPrecision<bf16>, DefaultPrecision<float>>>.
+/// Lists several precisions of one model: Model<Precisions<DefaultPrecision<bf16>, DefaultPrecision<float>>>.
 /// Another order makes another type; `Model model{...}` always sorts them by their element types.
 template <class... P>
 struct Precisions {};

@@ -19,14 +19,11 @@ namespace shardkit SHARDKIT_BUILD {
 /// The gradients of a whole model, reduced over all axes: what norms, clipping and optimizers accept. The memory
 /// holds sums. Every reader applies one over the divisor and the loss scale, so that no accessor shows an undivided
 /// sum. The step ends when this object is consumed or destroyed.
-template <class EngineType = DefaultEngine>
 class Reduced {
   public:
-    using Engine = EngineType;
-
-    const Groups<Engine>& groups(SourceLocation where = SourceLocation::current()) const {
+    const Groups& groups(SourceLocation where = SourceLocation::current()) const {
         if (!scope_.live()) {
-            detail::Group<Engine>::refuse_use(where, "reduced gradients used after an optimizer step consumed them");
+            detail::Group::refuse_use(where, "reduced gradients used after an optimizer step consumed them");
         }
         return scope_.groups();
     }
@@ -52,7 +49,7 @@ class Reduced {
 
   private:
     friend detail::Access;
-    Reduced(detail::StepScope<Engine> scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept
+    Reduced(detail::StepScope scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept
         : scope_(std::move(scope)), stated_(stated), loss_scale_(loss_scale) {}
     /// Returns the state of a layer for `verb`.
     /// @throws UsageError when the gradients were consumed, or the layer is another model's
@@ -67,13 +64,13 @@ class Reduced {
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
     /// Returns the factor that turns the sums in memory into gradients. Waits for the compute stream where there is a
     /// loss scale.
-    double scale(Context<Engine>& context) const {
+    double scale(Context& context) const {
         if (loss_scale_ == nullptr) { return divisor_scale(); }
         const LossScaleState now = context.read(loss_scale_);
         return detail::unscale(divisor_scale(), &now);
     }
 
-    detail::StepScope<Engine> scope_;
+    detail::StepScope scope_;
     detail::StatedStep stated_;
     LossScaleState* loss_scale_;
     std::uint64_t identity_ = detail::new_identity();
@@ -85,10 +82,9 @@ namespace shardkit {
 
 namespace detail {
 /// Returns the number by which a model's sums of gradients are divided.
-template <class Engine>
-double divisor_of(const Groups<Engine>& groups, const Divisor& divisor, SourceLocation where) {
+inline double divisor_of(const Groups& groups, const Divisor& divisor, SourceLocation where) {
     std::size_t averaged = 1;
-    for (const Group<Engine>& group : Access::each(groups, where)) {
+    for (const Group& group : Access::each(groups, where)) {
         averaged = group.averaged();
         if (group.trainable()) { break; }
     }
@@ -97,50 +93,46 @@ double divisor_of(const Groups<Engine>& groups, const Divisor& divisor, SourceLo
 
 /// Adds the divisor and the loss scale to what ranks compare in later collectives of these groups. `assumed` means
 /// that the program made the sums itself, which are then compared too.
-template <class Engine>
-StatedStep state_divisor(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
-                         SourceLocation where, bool assumed = false) {
+inline StatedStep state_divisor(const Groups& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
+                                SourceLocation where, bool assumed = false) {
     auto& context = groups.context(where);
     StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
     step.other_divisor = divisor.other();
     if (assumed) {
-        for (Group<Engine>& group : Access::each(groups, where)) { group.digest_reduced(step); }
+        for (Group& group : Access::each(groups, where)) { group.digest_reduced(step); }
     }
     const StatementHash stated = step.gradients_hash();
     if (StatementBook* const book = book_of(context.world())) { book->note(step); }
-    for (Group<Engine>& group : Access::each(groups, where)) { group.statements().set_gradients(stated); }
+    for (Group& group : Access::each(groups, where)) { group.statements().set_gradients(stated); }
     return step;
 }
 
 /// Gives a LossScale to a model, which its first group identifies.
-template <class Engine>
-void bind_loss_scale(LossScale<Engine>& loss_scale, const Groups<Engine>& groups, SourceLocation where) {
+inline void bind_loss_scale(LossScale& loss_scale, const Groups& groups, SourceLocation where) {
     if (groups.size() == 0) { return; }
-    const Group<Engine>& first = *Access::each(groups, where);
+    const Group& first = *Access::each(groups, where);
     Access::bind(loss_scale, ModelName{first.identity(), first.path(), &first.context()}, where);
 }
 
-template <class Engine>
-Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, const Divisor& divisor, const LossScaleUse& loss_scale,
-                       SourceLocation where) {
+inline Reduced reduce(Accumulation&& accumulation, const Divisor& divisor, const LossScaleUse& loss_scale,
+                      SourceLocation where) {
     if (Access::backward(accumulation).get() != nullptr) {
-        Group<Engine>::refuse_use(where,
-                                  "reduce: the groups of this accumulation are updated in its backward pass, which "
-                                  "releases their gradients; expected optimizer.step(std::move(accumulation))");
+        Group::refuse_use(where,
+                          "reduce: the groups of this accumulation are updated in its backward pass, which "
+                          "releases their gradients; expected optimizer.step(std::move(accumulation))");
     }
     const StatedStep stated = state_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
-    return Access::make<Reduced<Engine>>(Access::finish(std::move(accumulation), where), stated, loss_scale.state);
+    return Access::make<Reduced>(Access::finish(std::move(accumulation), where), stated, loss_scale.state);
 }
-template <class Engine>
-Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
-                               SourceLocation where) {
-    StepScope<Engine> scope(groups, 0, where);
-    for (Group<Engine>& group : Access::each(groups, where)) {
+inline Reduced assume_reduced(const Groups& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
+                              SourceLocation where) {
+    StepScope scope(groups, 0, where);
+    for (Group& group : Access::each(groups, where)) {
         group.step().require_release(group.path(), "assume_reduced", where);
         group.step().assume_reduced();
     }
     const StatedStep stated = state_divisor(groups, divisor, loss_scale, where, true);
-    return Access::make<Reduced<Engine>>(std::move(scope), stated, loss_scale.state);
+    return Access::make<Reduced>(std::move(scope), stated, loss_scale.state);
 }
 }  // namespace detail
 
@@ -160,10 +152,8 @@ template <class X>
 /// Reduces the gradients of a loss that was multiplied by `loss_scale`. The scale is divided out with the divisor,
 /// and the optimizer's step skips on overflow and adapts the scale. `loss_scale` must outlive the result.
 /// @throws  UsageError when `loss_scale` was used with another model: the steps of both would adapt it
-template <class Engine>
-[[nodiscard]] Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, Divisor divisor,
-                                     LossScale<Engine>& loss_scale,
-                                     SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline Reduced reduce(Accumulation&& accumulation, Divisor divisor, LossScale& loss_scale,
+                                    SourceLocation where = SourceLocation::current()) {
     detail::bind_loss_scale(loss_scale, detail::Access::groups(accumulation, where), where);
     return detail::reduce(std::move(accumulation), divisor, detail::Access::use(loss_scale), where);
 }
@@ -175,18 +165,15 @@ template <class Engine>
 ///          host's, up to 1,024 spaced elements of each parameter are read: ranks compare them within the next call
 ///          that they make anyway, as they do values of initialize and load
 /// @throws  CommError in that call, on every rank, when they differ
-template <class Engine>
-[[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor = sum,
-                                             SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor = sum,
+                                            SourceLocation where = SourceLocation::current()) {
     return detail::assume_reduced(groups, divisor, {}, where);
 }
 
 /// Declares reduced sums of scaled gradients, for a loss that was multiplied by `loss_scale`, as in `reduce`.
 /// @throws  UsageError when `loss_scale` was used with another model
-template <class Engine>
-[[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor,
-                                             LossScale<Engine>& loss_scale,
-                                             SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor, LossScale& loss_scale,
+                                            SourceLocation where = SourceLocation::current()) {
     detail::bind_loss_scale(loss_scale, groups, where);
     return detail::assume_reduced(groups, divisor, detail::Access::use(loss_scale), where);
 }

@@ -16,10 +16,9 @@ namespace detail {
 /// Returns the first of a model's trainable groups, null if there is none, and checks that all of them take slices in
 /// the same order.
 /// @throws std::invalid_argument, which names two groups that differ
-template <class Engine>
-const Group<Engine>* first_by_slices(const Groups<Engine>& model, SourceLocation where) {
-    const Group<Engine>* first = nullptr;
-    for (const Group<Engine>& group : Access::each(model, where)) {
+inline const Group* first_by_slices(const Groups& model, SourceLocation where) {
+    const Group* first = nullptr;
+    for (const Group& group : Access::each(model, where)) {
         if (!group.trainable()) { continue; }
         if (first == nullptr) { first = &group; }
         const SliceOrder a = first->order_of_slices();
@@ -40,13 +39,12 @@ const Group<Engine>* first_by_slices(const Groups<Engine>& model, SourceLocation
 /// Returns the order in which ranks take the slices of this model.
 /// @throws UsageError for a model without slices; std::invalid_argument where its groups take them in different
 /// orders
-template <class Engine>
-SliceOrder slice_order(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
+inline SliceOrder slice_order(const Groups& model, SourceLocation where = SourceLocation::current()) {
     const auto* const first = detail::first_by_slices(model, where);
     if (first == nullptr || first->order_of_slices().slices == 0) {
-        detail::Group<Engine>::refuse_use(where,
-                                          "slice_order of a model without slices; expected policies as "
-                                          "TreeSums<FullShard>{Slices{64}}");
+        detail::Group::refuse_use(where,
+                                  "slice_order of a model without slices; expected policies as "
+                                  "TreeSums<FullShard>{Slices{64}}");
     }
     return first->order_of_slices();
 }
@@ -56,9 +54,8 @@ SliceOrder slice_order(const Groups<Engine>& model, SourceLocation where = Sourc
 ///     for (std::size_t m = 0; m < slice_order(model).microbatches(); ++m) { train_on(slice_of(model, m)); }
 /// @throws UsageError for a model without slices; std::invalid_argument for a microbatch that it does not have, and
 ///         where its groups take slices in different orders
-template <class Engine, std::integral Number>
-std::size_t slice_of(const Groups<Engine>& model, Number microbatch,
-                     SourceLocation where = SourceLocation::current()) {
+template <std::integral Number>
+std::size_t slice_of(const Groups& model, Number microbatch, SourceLocation where = SourceLocation::current()) {
     const SliceOrder order = slice_order(model, where);
     if (!std::in_range<std::size_t>(microbatch) || std::cmp_greater_equal(microbatch, order.microbatches())) {
         throw_invalid_argument(where, "slice_of: microbatch ", microbatch, " given, expected one below ",

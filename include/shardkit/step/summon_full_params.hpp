@@ -12,11 +12,8 @@ namespace shardkit SHARDKIT_BUILD {
 
 /// A model's full parameters, current on every rank while this object lives. Windows of its groups open without
 /// communication, on any rank and in any order. Move-only; its end is local work.
-template <class EngineType>
 class FullParams {
   public:
-    using Engine = EngineType;
-
     FullParams(FullParams&& other) noexcept
         : open_(std::exchange(other.open_, {})), shown_(std::exchange(other.shown_, 0)) {}
     FullParams& operator=(FullParams&& other) noexcept {
@@ -34,16 +31,16 @@ class FullParams {
   private:
     friend detail::Access;
     FullParams() = default;  // so that the destructor runs when the constructor that opens windows throws
-    FullParams(const Groups<Engine>& groups, SourceLocation where) : FullParams() {
+    FullParams(const Groups& groups, SourceLocation where) : FullParams() {
         open_.reserve(groups.size());
-        for (detail::Group<Engine>& group : detail::Access::each(groups, where)) {
+        for (detail::Group& group : detail::Access::each(groups, where)) {
             group.summon_window(where);
             open_.push_back(&group);
         }
         for (; shown_ < open_.size(); ++shown_) { open_[shown_]->use_window(where); }
     }
 
-    std::vector<detail::Group<Engine>*> open_;
+    std::vector<detail::Group*> open_;
     std::size_t shown_ = 0;  // how many of `open_` are in use
 };
 
@@ -56,11 +53,10 @@ class FullParams {
 /// Cost:    a gather of each group whose full copy is stale; memory for the full parameters of the groups that are
 ///          sharded at rest, allocated here and freed with the last window
 /// @throws  MemoryError when there is none; CommError when the engine fails
-template <class Engine>
-[[nodiscard]] FullParams<Engine> summon_full_params(const Groups<Engine>& groups,
-                                                    SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline FullParams summon_full_params(const Groups& groups,
+                                                   SourceLocation where = SourceLocation::current()) {
     static_cast<void>(groups.context(where));
-    return detail::Access::make<FullParams<Engine>>(groups, where);
+    return detail::Access::make<FullParams>(groups, where);
 }
 
 }  // namespace shardkit SHARDKIT_BUILD

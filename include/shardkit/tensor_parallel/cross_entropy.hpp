@@ -17,22 +17,20 @@ namespace shardkit::tp SHARDKIT_BUILD {
 /// its memory, so that a step allocates none.
 /// Memory:  (3 + row workers) numbers for each token.
 /// Source:  Shoeybi et al., arXiv 1909.08053, section 3
-template <class Engine, class A>
+template <class A>
 class CrossEntropy {
-    static_assert(shardkit::detail::IndexRules<Engine>::are_stated);
-
   public:
-    using Communicator = typename Engine::Communicator;
+    using Communicator = host::Communicator;
 
     /// Allocates the memory for up to `tokens` tokens at a time.
-    CrossEntropy(Context<Engine>& context, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
+    CrossEntropy(Context& context, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
         : context_(context),
           tp_(tp),
           part_(part),
-          workers_(detail::row_workers<typename Engine::Kernels>(context.compute_stream())),
-          largest_(detail::EngineTable<Engine, A>::zeroed(context, tokens)),
-          sums_(detail::EngineTable<Engine, A>::zeroed(context, 2 * tokens)),
-          partial_(detail::EngineTable<Engine, A>::zeroed(context, workers_ * tokens)) {}
+          workers_(detail::row_workers<host::AnyKernels>(context.compute_stream())),
+          largest_(detail::EngineTable<A>::zeroed(context, tokens)),
+          sums_(detail::EngineTable<A>::zeroed(context, 2 * tokens)),
+          partial_(detail::EngineTable<A>::zeroed(context, workers_ * tokens)) {}
 
     /// Computes losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit, and replaces every logit
     /// by scale * (softmax - onehot), the gradient of scale times the sum of the losses. Padded columns become 0.
@@ -45,7 +43,7 @@ class CrossEntropy {
     template <class Token>
     void operator()(std::span<A> logits, std::span<const Token> targets, A scale, std::span<A> losses,
                     SourceLocation where = SourceLocation::current()) {
-        using Kernels = typename Engine::Kernels;
+        using Kernels = host::AnyKernels;
         const auto stream = context_.compute_stream();
         const std::size_t tokens = targets.size();
         if (tokens > largest_.size() || logits.size() != tokens * part_.size || losses.size() != tokens) {
@@ -73,13 +71,13 @@ class CrossEntropy {
     }
 
   private:
-    Context<Engine>& context_;
+    Context& context_;
     Communicator tp_;
     VocabularyPart part_;
     std::size_t workers_;
-    detail::EngineTable<Engine, A> largest_;
-    detail::EngineTable<Engine, A> sums_;
-    detail::EngineTable<Engine, A> partial_;
+    detail::EngineTable<A> largest_;
+    detail::EngineTable<A> sums_;
+    detail::EngineTable<A> partial_;
 };
 
 }  // namespace shardkit::tp SHARDKIT_BUILD

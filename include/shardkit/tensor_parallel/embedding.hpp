@@ -72,7 +72,6 @@ namespace shardkit::tp {
 template <class Kernels, class Stream, class Token, class T, class A>
 void embed(const Stream& stream, std::span<const Token> tokens, const VocabularyPart& part, std::span<const T> weight,
            std::span<A> output, SourceLocation where = SourceLocation::current()) {
-    static_assert(shardkit::detail::IndexRules<shardkit::detail::KernelsOn<Kernels, Stream>>::are_stated);
     const std::size_t width = part.size == 0 ? 0 : weight.size() / part.size;
     if (weight.size() != part.size * width || output.size() != tokens.size() * width) {
         throw_invalid_argument(where, "tp::embed: ", weight.size(), " weights of ", part.size, " rows and ",
@@ -95,7 +94,6 @@ template <class Kernels, class Stream, class Token, class A, class T>
 void embed_backward(const Stream& stream, std::span<const Token> tokens, const VocabularyPart& part,
                     std::span<const A> d_output, std::span<T> d_weight,
                     SourceLocation where = SourceLocation::current()) {
-    static_assert(shardkit::detail::IndexRules<shardkit::detail::KernelsOn<Kernels, Stream>>::are_stated);
     const std::size_t width = part.size == 0 ? 0 : d_weight.size() / part.size;
     if (d_weight.size() != part.size * width || d_output.size() != tokens.size() * width) {
         throw_invalid_argument(where, "tp::embed_backward: ", d_weight.size(), " gradients of ", part.size,

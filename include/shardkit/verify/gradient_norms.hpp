@@ -11,9 +11,9 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/verify/reports.hpp>
@@ -22,18 +22,17 @@ namespace shardkit {
 
 namespace detail {
 
-template <class Engine>
-GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation where) {
-    const Groups<Engine>& groups = reduced.groups(where);
+inline GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
+    const Groups& groups = reduced.groups(where);
     auto& context = groups.context(where);
-    auto& memory = NormMemory<Engine>::begin(context);
-    for (Group<Engine>& group : Access::each(groups, where)) { memory.add_updates(group.statements().updates()); }
+    auto& memory = NormMemory::begin(context);
+    for (Group& group : Access::each(groups, where)) { memory.add_updates(group.statements().updates()); }
     const std::span<const PartialNorms> own = partial_norms(reduced, memory, where);
     std::vector<PartialNorms> norms(own.size());
-    Engine::Kernels::copy_out(context.compute_stream(), own, std::span<PartialNorms>(norms));
+    host::AnyKernels::copy_out(context.compute_stream(), own, std::span<PartialNorms>(norms));
 
     // Sums and the largest apart, as they travel.
-    auto numbers = context.template buffer<double>(3 * norms.size());
+    auto numbers = context.buffer<double>(3 * norms.size());
     const std::span<double> squares = numbers.span().first(norms.size());
     const std::span<double> largest = numbers.span().subspan(norms.size());
     std::vector<double> host(numbers.size());
@@ -43,14 +42,14 @@ GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation wher
         host[2 * norms.size() + i] = norms[i].nan;
     }
     const auto stream = context.compute_stream();
-    Engine::Kernels::copy_in(stream, std::span<const double>(host), numbers.span());
+    host::AnyKernels::copy_in(stream, std::span<const double>(host), numbers.span());
     const engine::CallSite site{where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())};
     const auto reduction = context.reduction_stream();
     reduction.wait(stream.record());
     all_reduce_span(context.world(), TreelessOp(ReduceOp::sum), squares, reduction, site);
     all_reduce_span(context.world(), TreelessOp(ReduceOp::max), largest, reduction, site);
     stream.wait(reduction.record());
-    Engine::Kernels::copy_out(stream, std::span<const double>(numbers.span()), std::span<double>(host));
+    host::AnyKernels::copy_out(stream, std::span<const double>(numbers.span()), std::span<double>(host));
 
     const auto named = [](const PartialNorms& of, std::string path, std::string parameter) {
         return GradientNorm{std::move(path), std::move(parameter), std::sqrt(of.squares),
@@ -59,7 +58,7 @@ GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation wher
     GradientNorms made;
     PartialNorms of_model;
     std::size_t next = 0;
-    for (Group<Engine>& group : Access::each(groups, where)) {
+    for (Group& group : Access::each(groups, where)) {
         PartialNorms of_group;
         for (const PlacedParameter& parameter : group.geometry().parameters) {
             const std::size_t i = next++;
@@ -91,7 +90,7 @@ GradientNorms gradient_norms(const Reduced<Engine>& reduced, SourceLocation wher
 /// @throws  UsageError when the gradients were consumed
 template <class X>
 GradientNorms gradient_norms(const X& reduced, SourceLocation where = SourceLocation::current()) {
-    constexpr bool is_reduced = detail::IsReduced<X>::value;
+    constexpr bool is_reduced = std::is_same_v<X, Reduced>;
     static_assert(is_reduced,
                   "gradient_norms takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
     if constexpr (is_reduced) { return detail::gradient_norms(reduced, where); }

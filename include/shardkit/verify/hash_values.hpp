@@ -36,10 +36,9 @@ inline std::uint64_t hash_seed(const PlacedParameter& parameter) noexcept {
 }
 
 /// Collects what this rank counts in hashes over all ranks, so that each element is counted by exactly one rank.
-template <class Engine>
 class HashSum {
   public:
-    explicit HashSum(Context<Engine>& context) : context_(context) {}
+    explicit HashSum(Context& context) : context_(context) {}
 
     void add(const GroupGeometry& group, const HeldMemory& values) {
         List<HeldPiece> pieces;
@@ -75,17 +74,17 @@ class HashSum {
     }
 
   private:
-    Context<Engine>& context_;
+    Context& context_;
     std::vector<ValuesHash> hashes_;
     List<HeldPiece> pieces_;
     std::vector<std::size_t> of_;  // the hash that each piece counts in
 };
 
 /// Hashes the buffers of a model for whose role `wanted` holds.
-template <class Engine, class Wanted>
-std::vector<ValuesHash> hash_held(const Groups<Engine>& model, const Wanted& wanted, SourceLocation where) {
-    HashSum<Engine> hashes(model.context(where));
-    for (Group<Engine>& group : Access::each(model, where)) {
+template <class Wanted>
+std::vector<ValuesHash> hash_held(const Groups& model, const Wanted& wanted, SourceLocation where) {
+    HashSum hashes(model.context(where));
+    for (Group& group : Access::each(model, where)) {
         group.require_whole("hash_values", where);
         for (const HeldMemory& values : group.held()) {
             if (wanted(values.role)) { hashes.add(group.geometry(), values); }
@@ -118,27 +117,24 @@ inline std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* 
 /// Cost:    reads each value once, on one rank, and gathers 16 bytes of each rank for each hash
 /// @returns the same on every rank, in the model's order
 /// @throws  UsageError where values are half written
-template <class Engine>
-[[nodiscard]] std::vector<ValuesHash> hash_values(const Groups<Engine>& model,
-                                                  SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Groups& model,
+                                                         SourceLocation where = SourceLocation::current()) {
     return detail::hash_held(
         model, [](detail::Role role) { return role == detail::Role::parameters || role == detail::Role::master; },
         where);
 }
 /// Returns the hash of each group's reduced gradients: of the sums, which are not divided yet.
-template <class Engine>
-[[nodiscard]] std::vector<ValuesHash> hash_values(const Reduced<Engine>& reduced,
-                                                  SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Reduced& reduced,
+                                                         SourceLocation where = SourceLocation::current()) {
     return detail::hash_held(
         reduced.groups(where),
         [](detail::Role role) { return role == detail::Role::gradients || role == detail::Role::reduced; }, where);
 }
 /// Returns the hash of each of an optimizer's states of each group that has a number for each element: not of what a
 /// rule keeps besides, of rows or of whole matrices.
-template <class Engine>
-[[nodiscard]] std::vector<ValuesHash> hash_values(Optimizer<Engine>& optimizer,
-                                                  SourceLocation where = SourceLocation::current()) {
-    detail::HashSum<Engine> hashes(optimizer.model().context(where));
+[[nodiscard]] inline std::vector<ValuesHash> hash_values(Optimizer& optimizer,
+                                                         SourceLocation where = SourceLocation::current()) {
+    detail::HashSum hashes(optimizer.model().context(where));
     detail::Access::for_each_state(
         optimizer, [&](const auto& group, const auto& each) { hashes.add(group.geometry(), each); }, where);
     return hashes.take(where);

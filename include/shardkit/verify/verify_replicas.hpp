@@ -47,10 +47,9 @@ inline std::string named_ranks(std::span<const std::size_t> ranks) {
 }
 
 /// Compares what ranks hold more than once. Each rank adds the same items in the same order, then calls `compare`.
-template <class Engine>
 class ReplicaComparison {
   public:
-    explicit ReplicaComparison(Context<Engine>& context) : context_(context) {}
+    explicit ReplicaComparison(Context& context) : context_(context) {}
 
     /// Adds all pieces of a group's buffer that other ranks hold as well.
     void add(const GroupGeometry& group, const HeldMemory& values) {
@@ -192,7 +191,7 @@ class ReplicaComparison {
                       named_ranks(right));
     }
 
-    Context<Engine>& context_;
+    Context& context_;
     std::vector<HolderSet> sets_;
     std::map<std::pair<std::string, std::vector<std::string_view>>, std::size_t> numbers_;  // of sets_
     std::vector<Item> items_;
@@ -214,20 +213,19 @@ inline StatementHash hash_of(const GroupProgress& progress) {
 }
 /// Adds what an optimizer holds: first all states of elements, then what every rank has: steps, states of shapes of
 /// their own, and hyper-parameters. Waits for the compute stream.
-template <class Engine>
-void compare_optimizer(ReplicaComparison<Engine>& comparison, Optimizer<Engine>& optimizer, SourceLocation where) {
-    const auto hash_of_all = [](const Group<Engine>& group, const StoredElements& values) {
+inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimizer, SourceLocation where) {
+    const auto hash_of_all = [](const Group& group, const StoredElements& values) {
         const std::span<const std::byte> from = values.bytes();
         std::string bytes(from.size(), '\0');
-        Engine::Kernels::copy_out(group.context().compute_stream(),
-                                  std::span(reinterpret_cast<const std::uint8_t*>(from.data()), from.size()),
-                                  std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()));
+        host::AnyKernels::copy_out(group.context().compute_stream(),
+                                   std::span(reinterpret_cast<const std::uint8_t*>(from.data()), from.size()),
+                                   std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()));
         Fnv fnv;
         fnv.add(std::string_view(bytes));
         return fnv.hash;
     };
     std::vector<std::pair<std::string, std::uint64_t>> numbers;
-    for (Optimizer<Engine>* const part : Access::parts(optimizer)) {
+    for (Optimizer* const part : Access::parts(optimizer)) {
         const auto progress = Access::progress(*part, where);
         std::size_t next = 0;
         for (const auto& of : Access::held(*part, where)) {
@@ -248,13 +246,12 @@ void compare_optimizer(ReplicaComparison<Engine>& comparison, Optimizer<Engine>&
     for (auto& [name, hash] : numbers) { comparison.add(std::move(name), hash); }
 }
 
-template <class Engine>
-void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>* optimizer, const LossScale<Engine>* loss_scale,
-                     SourceLocation where) {
+inline void verify_replicas(const Groups& model, Optimizer* optimizer, const LossScale* loss_scale,
+                            SourceLocation where) {
     auto& context = model.context(where);
     if (context.world_size() == 1) { return; }
-    ReplicaComparison<Engine> comparison(context);
-    for (Group<Engine>& group : Access::each(model, where)) {
+    ReplicaComparison comparison(context);
+    for (Group& group : Access::each(model, where)) {
         group.require_whole("verify_replicas", where);
         for (const HeldMemory& values : group.held()) { comparison.add(group.geometry(), values); }
     }
@@ -280,21 +277,18 @@ void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>* optimizer, 
 ///          are replicated. Where ranks differ: 16 bytes of each rank for each replicated tensor
 /// @throws  ReplicaError, the same on every rank, that names group, parameter and ranks that differ; UsageError where
 ///          values are half written
-template <class Engine>
-void verify_replicas(const Groups<Engine>& model, SourceLocation where = SourceLocation::current()) {
-    detail::verify_replicas<Engine>(model, nullptr, nullptr, where);
+inline void verify_replicas(const Groups& model, SourceLocation where = SourceLocation::current()) {
+    detail::verify_replicas(model, nullptr, nullptr, where);
 }
 /// Checks the optimizer's states too, its step counts and its hyper-parameters in the engine's memory.
-template <class Engine>
-void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer,
-                     SourceLocation where = SourceLocation::current()) {
-    detail::verify_replicas<Engine>(model, &optimizer, nullptr, where);
+inline void verify_replicas(const Groups& model, Optimizer& optimizer,
+                            SourceLocation where = SourceLocation::current()) {
+    detail::verify_replicas(model, &optimizer, nullptr, where);
 }
 /// Checks the numbers of a loss scale as well.
-template <class Engine>
-void verify_replicas(const Groups<Engine>& model, Optimizer<Engine>& optimizer, const LossScale<Engine>& loss_scale,
-                     SourceLocation where = SourceLocation::current()) {
-    detail::verify_replicas<Engine>(model, &optimizer, &loss_scale, where);
+inline void verify_replicas(const Groups& model, Optimizer& optimizer, const LossScale& loss_scale,
+                            SourceLocation where = SourceLocation::current()) {
+    detail::verify_replicas(model, &optimizer, &loss_scale, where);
 }
 
 }  // namespace shardkit

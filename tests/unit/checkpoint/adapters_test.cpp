@@ -26,7 +26,7 @@ namespace adapters_test {
 
 namespace {
 
-using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::threads::Engine>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
 
 bool is_adapter(std::string_view name) { return name.find("lora_") != std::string_view::npos; }
 /// A projection with its adapters in one group: what they adapt is frozen.

@@ -71,9 +71,8 @@ std::vector<std::byte> bytes_of(std::size_t count, unsigned seed) {
 
 template <class Rank>
 struct Trained {
-    using Engine = sk::EngineOf<Rank>;
-    using Frozen = sk::Sharded<Base, sk::DynamicPolicy, Engine>;
-    using Trainable = sk::Sharded<Adapter, sk::DynamicPolicy, Engine>;
+    using Frozen = sk::Sharded<Base, sk::DynamicPolicy>;
+    using Trainable = sk::Sharded<Adapter, sk::DynamicPolicy>;
     using Model = decltype(sk::Model{std::declval<Frozen&>(), std::declval<Trainable&>()});
     Frozen base;
     Trainable adapter;
@@ -114,8 +113,8 @@ const std::vector<sk::DynamicPolicy> policies{toy::chosen(sk::NoShard{}), toy::c
 /// A byte that is trained, which no group may have.
 struct Loose : sk::Param<"loose", std::byte, 4> {};
 
-template <class Engine, class Element>
-using Row = sk::Sharded<sk::TensorList<Element>, sk::FullShard, Engine>;
+template <class Element>
+using Row = sk::Sharded<sk::TensorList<Element>, sk::FullShard>;
 
 }  // namespace
 
@@ -175,14 +174,13 @@ TEST_CASE("opaque bytes that are trained, and tensors of other elements, are ref
     const std::string path = folder.path() + "/model.safetensors";
     written_tensors::write_file(path, {{"row.w", {4}, {1, 2, 3, 4}}});
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const char* const text =
             "'group' parameter 'loose': elements of std::byte that are trained, expected Frozen: opaque bytes have "
             "no "
             "gradient";
-        CHECK_INVALID_ARGUMENT((sk::Sharded<Loose, sk::NoShard, Engine>{rank, "group"}), text);
+        CHECK_INVALID_ARGUMENT((sk::Sharded<Loose, sk::NoShard>{rank, "group"}), text);
         CHECK_INVALID_ARGUMENT((sk::describe_group<Loose, sk::NoShard>("group", {}, rank.grid())), text);
-        Row<Engine, std::byte> row{rank, "row", {{"w", {4}, {.frozen = true}}}};
+        Row<std::byte> row{rank, "row", {{"w", {4}, {.frozen = true}}}};
         sk::Model model{row};
         CHECK(has(thrown_message<sk::FileError>([&] { sk::checkpoint::load_model(rank, path, model); }),
                   "tensor 'row.w' has elements of type F32, expected U8: codes of 8 bits, or opaque bytes"));
@@ -193,10 +191,9 @@ TEST_CASE("a checkpoint has the scale of codes beside them, and codes of another
     const temporary_folder::Folder folder;
     std::string saved;
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto row = [&](auto element, bool frozen) {
             using E = decltype(element);
-            return Row<Engine, E>{rank, "row", {{"w", {5, 3}, {.frozen = frozen}}, {"b", {3}, {.frozen = frozen}}}};
+            return Row<E>{rank, "row", {{"w", {5, 3}, {.frozen = frozen}}, {"b", {3}, {.frozen = frozen}}}};
         };
         {
             auto eighths = row(Fixed<8>{}, false);
@@ -251,9 +248,8 @@ TEST_CASE("a checkpoint has the scale of codes beside them, and codes of another
 TEST_CASE("codes of two scales do not share a tensor") {
     const temporary_folder::Folder folder;
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        Row<Engine, Fixed<8>> upper{rank, "upper", {{"w", {2, 3}, {.frozen = true}}}};
-        Row<Engine, Fixed<16>> lower{rank, "lower", {{"w", {2, 3}, {.frozen = true}}}};
+        Row<Fixed<8>> upper{rank, "upper", {{"w", {2, 3}, {.frozen = true}}}};
+        Row<Fixed<16>> lower{rank, "lower", {{"w", {2, 3}, {.frozen = true}}}};
         sk::Model model{upper, lower};
         const auto names = [](std::string_view path, const sk::ParameterRecord& parameter) {
             return sk::checkpoint::stored_within("both", 4, path == "upper" ? 0 : 2, parameter.shape);

@@ -64,11 +64,11 @@ struct Fixed : sk::Param<"fixed", T, 7>, sk::Frozen {};
 template <class T>
 using Block = sk::Params<Narrow<T>, Wide<T>, Bias<T>, Rows<T>, Fixed<T>>;
 
-template <class Engine, class T, class Precision = sk::DefaultPrecision<T>>
+template <class T, class Precision = sk::DefaultPrecision<T>>
 struct Model {
-    using Layer = sk::Sharded<Block<T>, sk::DynamicPolicy, Engine, Precision>;
+    using Layer = sk::Sharded<Block<T>, sk::DynamicPolicy, Precision>;
 
-    Model(sk::Context<Engine>& context, const sk::DynamicPolicy& policy) {
+    Model(sk::Context& context, const sk::DynamicPolicy& policy) {
         layers.reserve(2);
         for (const char* path : {"blocks.0", "blocks.1"}) {
             layers.emplace_back(context, path, sk::Shapes<Block<T>>{}, typename Layer::Options{policy});
@@ -107,9 +107,8 @@ struct Model {
 };
 
 /// A model, and all else that a state can hold.
-template <class Engine>
 struct Training {
-    Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy, double scale = 2)
+    Training(sk::Context& context, const sk::DynamicPolicy& policy, double scale = 2)
         : model(context, policy),
           optimizer(model.groups()),
           loss_scale(context, {.initial = scale}),
@@ -122,11 +121,11 @@ struct Training {
         model.step(optimizer, 0.5);
     }
 
-    Model<Engine, float> model;
-    sk::AdamW<Engine> optimizer;
-    sk::LossScale<Engine> loss_scale;
+    Model<float> model;
+    sk::AdamW<> optimizer;
+    sk::LossScale loss_scale;
     std::vector<std::uint8_t> blob;
-    sk::checkpoint::State<Engine> state;
+    sk::checkpoint::State state;
 };
 
 const std::vector<sk::DynamicPolicy>& policies() {
@@ -140,7 +139,7 @@ const std::vector<sk::DynamicPolicy>& policies() {
 void load_and_save(sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh, const sk::DynamicPolicy& policy,
                    const std::string& from, const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
-        Training<sk::threads::Engine> training(rank, policy);
+        Training training(rank, policy);
         const sk::checkpoint::LoadReport report = sk::checkpoint::load(rank, from, training.state);
         if (report.step != 7 || training.blob.size() != 3 || training.loss_scale.value() != 64 ||
             training.optimizer.steps(training.model.layers[1]) != 1) {
@@ -153,7 +152,7 @@ void load_and_save(sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh, c
 void save_first(const std::string& folder,
                 sk::checkpoint::SaveOptions options = {.strings = {{"text", "a \"b\" \\ \n c"}}}) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}), 64);
+        Training training(rank, sk::DynamicPolicy(sk::NoShard{}), 64);
         training.begin();
         sk::checkpoint::save(rank, folder, 7, training.state, std::move(options));
     });
@@ -201,8 +200,7 @@ TEST_CASE("a 16-bit model with masters is loaded into other precisions and back"
     using Mixed = sk::Precision<sk::bf16, sk::bf16, float, float>;
     const auto go = [&](auto mesh, auto precision, auto element, const std::string& from, const std::string& to) {
         sk::threads::run(mesh, [&](auto& rank) {
-            Model<sk::threads::Engine, decltype(element), decltype(precision)> model(
-                rank, sk::DynamicPolicy(sk::FullShard{}));
+            Model<decltype(element), decltype(precision)> model(rank, sk::DynamicPolicy(sk::FullShard{}));
             sk::AdamW optimizer{model.groups()};
             sk::checkpoint::State state{model.groups(), optimizer};
             if (from.empty()) {
@@ -237,11 +235,11 @@ TEST_CASE("a value that the narrower type cannot hold is refused on every rank, 
         std::array<std::string, 2> told;
         std::array<float, 2> seen{};
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            sk::Sharded<Wider<float>, sk::FullShard, sk::threads::Engine> full{rank, "layer"};
+            sk::Sharded<Wider<float>, sk::FullShard> full{rank, "layer"};
             full.initialize([&](auto, auto, std::uint64_t i) { return i == 40 ? largest : 1.0; });
             const sk::Model model{full};
             sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model}, {.replace = true});
-            sk::Sharded<Wider<sk::fp16>, sk::FullShard, sk::threads::Engine, Half> half{rank, "layer"};
+            sk::Sharded<Wider<sk::fp16>, sk::FullShard, Half> half{rank, "layer"};
             const sk::Model narrow{half};
             sk::checkpoint::State state{narrow};
             told[rank.rank()] = thrown_message<sk::FileError>(
@@ -295,7 +293,7 @@ TEST_CASE("names and orders of others") {
     }
     CHECK(named.read<float>("blocks.1/narrow")[5 * 6 + 2] == plain.read<float>("blocks.1.narrow")[2 * 12 + 5]);
     sk::threads::run(sk::DeviceMesh{std::size_t{2}, std::size_t{2}, std::size_t{1}}, [&](auto& rank) {
-        Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::FullShard{}));
+        Training training(rank, sk::DynamicPolicy(sk::FullShard{}));
         const auto model = training.model.groups();
         const auto& state = training.state;
         sk::checkpoint::load(rank, folder.file("named/step-00000007"), state, {.names = names});
@@ -372,7 +370,7 @@ std::vector<std::string> save_on_two(const std::string& folder, std::uint64_t st
                                      bool beside = false) {
     std::vector<std::string> thrown(2);
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-        Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
+        Model<float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
         sk::SGD optimizer{model.groups()};
         model.initialize();
         const sk::checkpoint::State state{model.groups(), optimizer};
@@ -448,7 +446,7 @@ TEST_CASE("one flipped bit anywhere is found and named") {
     const auto load = [&] {
         return thrown_message<sk::FileError>([&] {
             sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-                const Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+                const Training training(rank, sk::DynamicPolicy(sk::NoShard{}));
                 sk::checkpoint::load(rank, step, training.state);
             });
         });
@@ -482,7 +480,7 @@ TEST_CASE("latest, keep, replace, and what is refused") {
     const std::string run = folder.file("run");
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         CHECK_FALSE(sk::checkpoint::latest(rank, run).has_value());
-        Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
+        Model<float> model(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
         sk::SGD optimizer{model.groups()};
         const sk::checkpoint::State state{model.groups(), optimizer};
         const std::uint64_t greatest = std::numeric_limits<std::uint64_t>::max();
@@ -536,7 +534,7 @@ TEST_CASE("latest, keep, replace, and what is refused") {
         CHECK(found->step == 4);
         REQUIRE(found->skipped.size() == 1);
         CHECK(found->skipped[0].find("step-00000005") != std::string::npos);
-        Model<sk::self::Engine, float> model(rank, sk::DynamicPolicy(sk::NoShard{}));
+        Model<float> model(rank, sk::DynamicPolicy(sk::NoShard{}));
         sk::AdamW optimizer{model.groups()};
         const sk::checkpoint::State state{model.groups(), optimizer};
         const std::string lacks =
@@ -558,7 +556,7 @@ TEST_CASE("a save after different updates is refused on every rank with what dif
         const std::string run = folder.file(name);
         std::vector<std::string> texts(2);
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(policy));
+            Model<float> model(rank, sk::DynamicPolicy(policy));
             sk::SGD optimizer{model.groups()};
             const auto groups = model.groups();
             optimizer.step(sk::assume_reduced(groups));
@@ -611,7 +609,7 @@ TEST_CASE("a pending save holds updates back until it is written") {
     for (const sk::checkpoint::Staging staging : {sk::checkpoint::Staging::none, sk::checkpoint::Staging::copy}) {
         fs::remove_all(folder.file("run"));
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::ShardGradOp{}), 64);
+            Training training(rank, sk::DynamicPolicy(sk::ShardGradOp{}), 64);
             const auto& state = training.state;
             training.begin();
             Slow files;
@@ -646,7 +644,7 @@ TEST_CASE("what the writer beside a step failed with is thrown by commit on ever
     for (const sk::checkpoint::Staging staging : {sk::checkpoint::Staging::none, sk::checkpoint::Staging::copy}) {
         fs::remove_all(run);
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::FullShard{}));
+            Training training(rank, sk::DynamicPolicy(sk::FullShard{}));
             training.begin();
             sk::checkpoint::PosixFiles sound;
             // Its writer fails on rank 1 alone, long before the step.
@@ -702,7 +700,7 @@ TEST_CASE(
         CAPTURE(culprit);
         const std::string said = thrown_message<std::logic_error>([&] {
             sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-                Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
+                Model<float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
                 const sk::checkpoint::State state{model.groups()};
                 sk::checkpoint::PendingSave pending = sk::checkpoint::begin_save(rank, run, 2, state);
                 if (rank.rank() == culprit) { throw std::logic_error("planted"); }
@@ -742,7 +740,7 @@ TEST_CASE(
         CAPTURE(dp);
         CAPTURE(tp);
         sk::threads::run(sk::DeviceMesh(dp, tp), [&](auto& rank) {
-            sk::Sharded<Transposed, decltype(policy), sk::threads::Engine> layer(rank, "layer");
+            sk::Sharded<Transposed, decltype(policy)> layer(rank, "layer");
             const sk::Model model{layer};
             if (most == 0) {
                 layer.initialize([&](auto, auto, std::uint64_t i) { return value(i); });

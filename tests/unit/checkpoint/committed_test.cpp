@@ -42,12 +42,11 @@ namespace sk = shardkit;
 namespace fs = std::filesystem;
 using temporary_folder::contents;
 using temporary_folder::Folder;
-using Layer = sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::self::Engine>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::NoShard>;
 
 /// A model of two tensors and an optimizer whose states are called so.
 struct Training {
-    explicit Training(sk::Context<sk::self::Engine>& context, std::string_view first = "first",
-                      std::string_view second = "second")
+    explicit Training(sk::Context& context, std::string_view first = "first", std::string_view second = "second")
         : layer(context, "layer", sk::TensorList<float>{{"a", {3, 5}}, {"b", {3, 5}}}),
           optimizer(named_states::optimizer(sk::Model{layer}, first, second)),
           state(sk::Model{layer}, optimizer) {
@@ -79,7 +78,7 @@ struct Training {
 
     Layer layer;
     decltype(named_states::optimizer(sk::Model{std::declval<Layer&>()}, "", "")) optimizer;
-    sk::checkpoint::State<sk::self::Engine> state;
+    sk::checkpoint::State state;
 };
 
 /// Saves step 2 beside a step 1 that only a committed step may remove; what was thrown, or nothing.

@@ -26,10 +26,10 @@ struct Weight : sk::Param<"weight", float, 1000> {};
 
 /// As a C-like program has it: of static storage, ended by exit with a save that nobody has committed.
 struct Trainer {
-    using Layer = sk::Sharded<sk::Params<Weight>, sk::FullShard, sk::self::Engine>;
+    using Layer = sk::Sharded<sk::Params<Weight>, sk::FullShard>;
 
     sk::self::World world;
-    sk::Context<sk::self::Engine> context{sk::DeviceMesh{1}.grid(), sk::self::Communicator(world), {}};
+    sk::Context context{sk::DeviceMesh{1}.grid(), sk::self::Communicator(world), {}};
     Layer layer{context, "layer"};
     std::optional<sk::checkpoint::PendingSave> pending;
 };

@@ -64,12 +64,11 @@ sk::checkpoint::SaveOptions save_options() {
     return {.strings = {{"trainer", "golden"}, {"text", "a \"b\" \\ \n c"}}, .max_file_bytes = 100};
 }
 
-template <class Engine>
 struct Training {
-    using Layer = sk::Sharded<Block, sk::DynamicPolicy, Engine, Mixed>;
-    using Listed = sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, Engine, Mixed>;
+    using Layer = sk::Sharded<Block, sk::DynamicPolicy, Mixed>;
+    using Listed = sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, Mixed>;
 
-    Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
+    Training(sk::Context& context, const sk::DynamicPolicy& policy)
         : layer(context, "layer", {}, {policy}),
           listed(context, "listed", sk::TensorList<sk::bf16>{{"a", {3, 5}}, {"b", {2}}}, {policy}),
           groups(layer, listed),
@@ -100,16 +99,16 @@ struct Training {
 
     Layer layer;
     Listed listed;
-    sk::Model<typename Layer::Engine, typename Layer::Precision> groups;
-    sk::AdamW<typename Layer::Engine, typename Layer::Precision> optimizer;
-    sk::LossScale<Engine> loss_scale;
+    sk::Model<typename Layer::Precision> groups;
+    sk::AdamW<typename Layer::Precision> optimizer;
+    sk::LossScale loss_scale;
     std::vector<std::uint8_t> blob;
-    sk::checkpoint::State<Engine> state;
+    sk::checkpoint::State state;
 };
 
 void write(const std::string& folder) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        Training training(rank, sk::DynamicPolicy(sk::NoShard{}));
         training.blob = {3, 1, 4, 1, 5};
         training.layer.initialize(initial);
         training.listed.initialize(initial);
@@ -123,7 +122,7 @@ void write(const std::string& folder) {
 void load_and_save(const std::string& from, const Mesh& mesh, const sk::DynamicPolicy& policy,
                    const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
-        Training<sk::threads::Engine> training(rank, policy);
+        Training training(rank, policy);
         const sk::checkpoint::LoadReport report = sk::checkpoint::load(rank, from + "/step-00000012", training.state);
         const auto require = [](bool holds, const char* what) {
             if (!holds) { throw std::logic_error(std::string("not what was saved: ") + what); }
@@ -206,7 +205,7 @@ TEST_CASE("what was committed is loaded on every mesh and policy, and written ag
 
 TEST_CASE("a form of before the first release is refused, and its parameters alone are loaded") {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        Training training(rank, sk::DynamicPolicy(sk::NoShard{}));
         const std::string folder = older + "/step-00000012";
         for (const bool subset : {false, true}) {
             const std::string thrown = thrown_message<sk::FileError>(

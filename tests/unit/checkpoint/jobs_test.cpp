@@ -49,13 +49,12 @@ using temporary_folder::Folder;
 struct Rows : sk::Param<"rows", float, 3001> {};
 struct Square : sk::Param<"square", float, 40, 40> {};
 struct Twin : sk::Param<"twin", float, 40, 40> {};
-template <class Engine>
-using Layer = sk::Sharded<Rows, sk::FullShard, Engine>;
+using Layer = sk::Sharded<Rows, sk::FullShard>;
 
 /// Element i of step s is 10,000 s + i.
 template <class Rank>
 void save(Rank& rank, const std::string& folder, std::uint64_t step, sk::checkpoint::FileCalls& files) {
-    Layer<sk::EngineOf<Rank>> layer(rank, "layer");
+    Layer layer(rank, "layer");
     layer.initialize(
         [&](std::string_view, std::string_view, std::uint64_t i) { return static_cast<double>(10000 * step + i); });
     const sk::Model model{layer};
@@ -71,7 +70,7 @@ std::uint64_t newest(const std::string& folder) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         const auto found = sk::checkpoint::latest(rank, folder);
         if (!found) { return; }
-        Layer<sk::self::Engine> layer(rank, "layer");
+        Layer layer(rank, "layer");
         const sk::Model model{layer};
         sk::checkpoint::load(rank, found->path, sk::checkpoint::State{model});
         std::vector<float> values(3001);
@@ -224,7 +223,7 @@ TEST_CASE("a folder that is a file, one that nobody may write, and an index that
     std::ofstream(folder.file("model/model.safetensors.index.json"))
         << R"({"metadata":{"total_size":4},"weight_map":{"layer.rows":"../outside.safetensors"}})";
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        Layer<sk::self::Engine> layer(rank, "layer");
+        Layer layer(rank, "layer");
         const sk::Model model{layer};
         const std::string said =
             thrown_message<sk::FileError>([&] { sk::checkpoint::load_model(rank, folder.file("model"), model); });
@@ -246,8 +245,8 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
     std::array<std::string, 2> swapped;
     std::array<std::string, 2> transposed;
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-        Layer<sk::threads::Engine> a(rank, "a");
-        Layer<sk::threads::Engine> b(rank, "b");
+        Layer a(rank, "a");
+        Layer b(rank, "b");
         const sk::Model model_a{a};
         const sk::Model model_b{b};
         const std::size_t own = rank.rank();
@@ -258,7 +257,7 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
                 sk::checkpoint::begin_save(rank, folder.file("y"), 3, sk::checkpoint::State{model_b});
             std::move(own == 0 ? first : second).commit();
         });
-        Layer<sk::threads::Engine> layer(rank, "layer");
+        Layer layer(rank, "layer");
         const sk::Model model{layer};
         const sk::checkpoint::State state{model};
         loaded[own] = thrown_message<std::invalid_argument>(
@@ -266,7 +265,7 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
         partly[own] = thrown_message<std::invalid_argument>(
             [&] { sk::checkpoint::load(rank, run + "/step-00000001", state, {.subset = own == 1}); });
         // Names and orders that every file has: what each rank would read is there, and of the same shape.
-        sk::Sharded<sk::Params<Square, Twin>, sk::FullShard, sk::threads::Engine> pair(rank, "pair");
+        sk::Sharded<sk::Params<Square, Twin>, sk::FullShard> pair(rank, "pair");
         const sk::Model two{pair};
         sk::checkpoint::save(rank, folder.file("pair"), 1, sk::checkpoint::State{two});
         const auto named = [&](bool twin_first, bool turned) -> sk::checkpoint::TensorNames {
@@ -324,7 +323,7 @@ TEST_CASE(
     const auto words = [&](const auto& f) {
         return last_words([&] {
             sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-                Layer<sk::threads::Engine> layer(rank, "layer");
+                Layer layer(rank, "layer");
                 layer.initialize([](auto, auto, auto) { return 1.0; });
                 f(rank, sk::Model{layer});
             });

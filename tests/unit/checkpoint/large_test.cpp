@@ -56,7 +56,7 @@ TEST_CASE("a file of more than 2^32 bytes is saved by two ranks and loaded by on
     const temporary_folder::Folder folder;
     InCache calls;
     sk::threads::run(sk::DeviceMesh<1, 2>{}, [&](auto& rank) {
-        sk::Sharded<Group, sk::NoShard, sk::threads::Engine> layer(rank, "layer");
+        sk::Sharded<Group, sk::NoShard> layer(rank, "layer");
         layer.initialize([](std::string_view, std::string_view, std::uint64_t i) { return value_of(i); });
         sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{sk::Model{layer}}, {.files = &calls});
     });
@@ -70,7 +70,7 @@ TEST_CASE("a file of more than 2^32 bytes is saved by two ranks and loaded by on
     std::size_t held = 0;
     std::size_t wrong = 0;
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Group, sk::NoShard, sk::threads::Engine> layer(rank, "layer");
+        sk::Sharded<Group, sk::NoShard> layer(rank, "layer");
         sk::checkpoint::load(rank, folder.file("run/step-00000001"), sk::checkpoint::State{sk::Model{layer}},
                              {.files = &calls});
         for (const sk::ShardInfo& shard : layer.shards()) {

@@ -51,12 +51,11 @@ struct Norm : sk::Param<"norm.weight", float, width> {};
 struct Head : sk::Param<"weight", float, vocabulary, width> {};
 
 /// Each with the policy and mesh that it is given; "path.parameter" is what the file says.
-template <class Engine>
 struct Model {
     template <class P>
-    using Group = sk::Sharded<P, sk::DynamicPolicy, Engine>;
+    using Group = sk::Sharded<P, sk::DynamicPolicy>;
 
-    Model(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
+    Model(sk::Context& context, const sk::DynamicPolicy& policy)
         : ends(context, "model", {}, {policy}), head(context, "lm_head", {}, {policy}) {
         for (std::size_t l = 0; l < layers; ++l) {
             blocks.emplace_back(context, "model.layers." + std::to_string(l), sk::Shapes<Block>{},
@@ -98,7 +97,7 @@ TEST_CASE("a Llama of transformers is opened by its own names on every mesh, and
         CAPTURE(number);
         const std::string run = folder.file(std::to_string(number++));
         REQUIRE_NOTHROW(sk::threads::run(ranks, [&](auto& rank) {
-            Model<sk::threads::Engine> model(rank, chosen);
+            Model model(rank, chosen);
             const auto report = sk::checkpoint::load_model(rank, golden, model.groups());
             if (report.tensors != 9 * layers + 3) { throw std::logic_error("tensors are missing"); }
             sk::checkpoint::save(rank, run, 1, sk::checkpoint::State{model.groups()});
@@ -124,7 +123,7 @@ TEST_CASE("rotary heads whose pairs lie side by side are loaded from halves, and
     std::vector<float> own_query(query.size());
     std::vector<float> own_key(key.size());
     sk::threads::run(Mesh(2, 2), [&](auto& rank) {
-        Model<sk::threads::Engine> model(rank, sk::DynamicPolicy(sk::FullShard{}));
+        Model model(rank, sk::DynamicPolicy(sk::FullShard{}));
         sk::checkpoint::load_model(rank, golden, model.groups(), {.names = pairs_side_by_side});
         std::vector<float> q(query.size());
         std::vector<float> k(key.size());

@@ -29,11 +29,10 @@ namespace other_optimizer_test {
 namespace {
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 
 struct Weight : sk::Param<"weight", float, 4, 2> {};
-using Layer = sk::Sharded<sk::Params<Weight>, sk::FullShard, Engine>;
-using AnyOptimizer = sk::Optimizer<Engine>;
+using Layer = sk::Sharded<sk::Params<Weight>, sk::FullShard>;
+using AnyOptimizer = sk::Optimizer;
 
 /// What two ranks say to a checkpoint of one optimizer that is loaded into another.
 /// @param change  what happens to the files in between
@@ -64,15 +63,15 @@ std::string said(const Saved& saved, const Loaded& loaded, const sk::checkpoint:
 }
 template <class Made, class Options>
 auto makes(Options options) {
-    return [options](sk::Model<Engine>& model) { return std::make_unique<Made>(model, options); };
+    return [options](sk::Model<>& model) { return std::make_unique<Made>(model, options); };
 }
-const auto adamw = makes<sk::AdamW<Engine>>(sk::AdamWOptions{});
-const auto lion = makes<sk::Lion<Engine>>(sk::LionOptions{});
-const auto amsgrad = makes<sk::AMSGrad<Engine>>(sk::AdamWOptions{});
-const auto muon = makes<sk::Muon<Engine>>(sk::MuonOptions{});
+const auto adamw = makes<sk::AdamW<>>(sk::AdamWOptions{});
+const auto lion = makes<sk::Lion<>>(sk::LionOptions{});
+const auto amsgrad = makes<sk::AMSGrad<>>(sk::AdamWOptions{});
+const auto muon = makes<sk::Muon<>>(sk::MuonOptions{});
 const auto momentum =
-    makes<sk::SGD<Engine>>(sk::SgdOptions{.learning_rate = 0.1, .rule = sk::Momentum::classical, .momentum = 0.9});
-const auto plain_sgd = makes<sk::SGD<Engine>>(sk::SgdOptions{.learning_rate = 0.1});
+    makes<sk::SGD<>>(sk::SgdOptions{.learning_rate = 0.1, .rule = sk::Momentum::classical, .momentum = 0.9});
+const auto plain_sgd = makes<sk::SGD<>>(sk::SgdOptions{.learning_rate = 0.1});
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
@@ -94,7 +93,7 @@ TEST_CASE("a checkpoint of AdamW that is loaded into Lion says so, and so the ot
 }
 
 TEST_CASE("states are loaded into the rule that they are of, all of a parameter's or none, also of a subset") {
-    using Make = std::function<std::unique_ptr<AnyOptimizer>(sk::Model<Engine>&)>;
+    using Make = std::function<std::unique_ptr<AnyOptimizer>(sk::Model<>&)>;
     struct Kind {
         std::string name;
         std::string first_state;

@@ -59,7 +59,7 @@ std::string loaded(const std::string& path, const sk::checkpoint::LoadOptions& o
     std::string said;
     const std::string thrown = thrown_message<sk::FileError>([&] {
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            sk::Sharded<Tied, sk::FullShard, sk::threads::Engine> layer(rank, "m");
+            sk::Sharded<Tied, sk::FullShard> layer(rank, "m");
             layer.initialize([](auto, auto, auto) { return -1.0; });
             const sk::Model model{layer};
             sk::checkpoint::load_model(rank, path, model, options);
@@ -127,11 +127,11 @@ TEST_CASE("a model whose alias became a parameter of its own takes what it stood
     struct Own : sk::Param<"head", float, 4, 2> {};
     const Folder folder;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Tied, sk::NoShard, sk::self::Engine> tied(rank, "m");
+        sk::Sharded<Tied, sk::NoShard> tied(rank, "m");
         tied.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
         const sk::Model model{tied};
         sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model});
-        sk::Sharded<sk::Params<Embedding, Own, Bias>, sk::NoShard, sk::self::Engine> untied(rank, "m");
+        sk::Sharded<sk::Params<Embedding, Own, Bias>, sk::NoShard> untied(rank, "m");
         const sk::Model larger{untied};
         sk::checkpoint::load(rank, folder.file("run/step-00000001"), sk::checkpoint::State{larger});
         const auto window = untied.unshard();
@@ -143,7 +143,7 @@ TEST_CASE("a model whose alias became a parameter of its own takes what it stood
 TEST_CASE("a save proves once that a load finds what it needs, and anew where a load would look for something else") {
     const Folder folder;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Tied, sk::NoShard, sk::self::Engine> tied(rank, "m");
+        sk::Sharded<Tied, sk::NoShard> tied(rank, "m");
         tied.initialize([](auto, auto, auto) { return 1.0; });
         std::size_t asked = 0;
         // The same files, whatever `head` is.
@@ -275,7 +275,7 @@ TEST_CASE(
 TEST_CASE("a state's file, or that of scalars, is no model's, and no other state's") {
     const Folder folder;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Tied, sk::NoShard, sk::self::Engine> layer(rank, "m");
+        sk::Sharded<Tied, sk::NoShard> layer(rank, "m");
         sk::Model model{layer};
         sk::SGD optimizer{model, {.rule = sk::Momentum::classical, .momentum = 0.9}};
         sk::checkpoint::save(rank, folder.file("run"), 1, sk::checkpoint::State{model, optimizer});

@@ -39,9 +39,8 @@ namespace {
 
 namespace sk = shardkit;
 using temporary_folder::Folder;
-using Engine = sk::threads::Engine;
 using Mesh = sk::DeviceMesh<sk::dynamic>;
-using Layer = sk::Sharded<sk::TensorList<double>, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<sk::TensorList<double>, sk::DynamicPolicy>;
 
 constexpr double rate = 0.1;
 constexpr double scale = 32;
@@ -54,7 +53,7 @@ sk::TensorList<double> tensors(const std::vector<std::string>& names, const std:
     }
     return sk::TensorList<double>(list);
 }
-Layer layer_of(sk::Context<Engine>& rank, std::string path, const std::vector<std::string>& names,
+Layer layer_of(sk::Context& rank, std::string path, const std::vector<std::string>& names,
                const std::vector<std::string>& frozen = {}) {
     Layer layer(
         rank, std::move(path), tensors(names, frozen),
@@ -82,7 +81,7 @@ std::vector<double> values(Layer& layer, std::size_t p) {
 /// `steps` steps of all groups, in each of which every element that trains moves by the learning rate.
 template <class Model, class Optimizer>
 void train(const Model& model, Optimizer& optimizer, std::vector<Layer*> layers, int steps,
-           sk::LossScale<Engine>* loss_scale = nullptr) {
+           sk::LossScale* loss_scale = nullptr) {
     for (int step = 0; step < steps; ++step) {
         std::vector<std::vector<double>> before;
         sk::Accumulation accumulation{model};
@@ -193,7 +192,7 @@ TEST_CASE(
 
 TEST_CASE("a subset of a state: every number that is there is loaded, and each that is not is said to be left") {
     const Folder folder;
-    const auto loss_scale_of = [](auto& rank) { return sk::LossScale<Engine>(rank, {.initial = scale}); };
+    const auto loss_scale_of = [](auto& rank) { return sk::LossScale(rank, {.initial = scale}); };
     sk::threads::run(Mesh(2), [&](auto& rank) {
         auto layer = layer_of(rank, "one", {"a", "b"});
         sk::Model model{layer};
@@ -208,7 +207,7 @@ TEST_CASE("a subset of a state: every number that is there is loaded, and each t
         auto further = layer_of(rank, "two", {"a"});
         sk::Model model{layer, further};
         auto optimizer = optimizer_of(model);
-        sk::LossScale<Engine> loss_scale(rank, {.initial = 1024});
+        sk::LossScale loss_scale(rank, {.initial = 1024});
         sk::checkpoint::State state{model, optimizer, loss_scale};
         const auto report = sk::checkpoint::load(rank, folder.file("step-00000003"), state, {.subset = true});
         for (const char* left : {"two.a", "exp_avg of two.a", "exp_avg_sq of two.a"}) {

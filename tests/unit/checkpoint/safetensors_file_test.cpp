@@ -203,8 +203,7 @@ TEST_CASE("safetensors: conversions go through a buffer, of tensors longer than 
 TEST_CASE("safetensors: every rank loads what a file has, and holds its shard of it") {
     const sk::safetensors::File file(golden);
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Sharded<sk::Params<Weight, Half>, sk::FullShard, Engine> layer{rank, "blocks.0"};
+        sk::Sharded<sk::Params<Weight, Half>, sk::FullShard> layer{rank, "blocks.0"};
         layer.load(Weight{}, file.read<float>("blocks.0.weight"));
         layer.load(Half{}, file.read<float>("half"));
         const auto window = layer.unshard();

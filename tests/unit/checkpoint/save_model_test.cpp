@@ -38,7 +38,7 @@ struct Weight : sk::Param<"weight", float, 6, 5> {};
 
 void save(const std::string& path, double value, sk::checkpoint::FileCalls& files) {
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-        sk::Sharded<Weight, sk::FullShard, sk::threads::Engine> layer{rank, "layer"};
+        sk::Sharded<Weight, sk::FullShard> layer{rank, "layer"};
         layer.initialize([&](auto, auto, std::uint64_t) { return value; });
         sk::checkpoint::save_model(rank, path, sk::Model{layer}, {.replace = true, .files = &files});
     });

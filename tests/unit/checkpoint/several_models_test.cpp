@@ -31,17 +31,17 @@ namespace several_models_test {
 
 namespace {
 
-using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::threads::Engine>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
 
 /// Two layers that train by optimizers of their own, and a moving average of the first one's weights.
 struct Trainer {
     Layer first, second, average;
-    sk::Model<sk::threads::Engine> firsts{first}, seconds{second};
-    sk::Model<sk::threads::Engine> both{first, second};
-    sk::Model<sk::threads::Engine> all{average, second, first};
-    sk::AdamW<sk::threads::Engine> adamw{firsts, {.learning_rate = 0.1}};
-    sk::Lion<sk::threads::Engine> lion{seconds, {.learning_rate = 0.01}};
-    sk::checkpoint::State<sk::threads::Engine> state{all, adamw};
+    sk::Model<> firsts{first}, seconds{second};
+    sk::Model<> both{first, second};
+    sk::Model<> all{average, second, first};
+    sk::AdamW<> adamw{firsts, {.learning_rate = 0.1}};
+    sk::Lion<> lion{seconds, {.learning_rate = 0.01}};
+    sk::checkpoint::State state{all, adamw};
 
     template <class Rank>
     explicit Trainer(Rank& rank)
@@ -55,7 +55,7 @@ struct Trainer {
     }
 
     void step(int number) {
-        const auto run = [&](sk::Optimizer<sk::threads::Engine>& optimizer, Layer& layer, auto& model) {
+        const auto run = [&](sk::Optimizer& optimizer, Layer& layer, auto& model) {
             sk::Accumulation accumulation{model};
             auto gradients = accumulation.gradients(layer);
             for (std::size_t i = 0; i < gradients.view(0).size(); ++i) {
@@ -119,9 +119,8 @@ TEST_CASE("a state of several models takes an optimizer, a loss scale and bytes 
             sk::LossScale critics{rank, {.initial = saves ? 16.0 : 2.0}};
             std::vector<std::uint8_t> sampler{1, 2}, critics_sampler{3};
             if (!saves) { sampler = critics_sampler = {}; }
-            sk::SGD<sk::threads::Engine> none{
-                trainer.seconds, {}, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
-            sk::CombinedOptimizer<sk::threads::Engine> seconds{trainer.seconds, {none, trainer.lion}};
+            sk::SGD<> none{trainer.seconds, {}, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+            sk::CombinedOptimizer seconds{trainer.seconds, {none, trainer.lion}};
             const sk::Model saved{trainer.firsts, trainer.seconds, averages};
             const sk::Model loaded{averages, trainer.seconds, trainer.firsts};
             sk::checkpoint::State state{saves ? saved : loaded, trainer.adamw, scale};
@@ -153,11 +152,11 @@ TEST_CASE("a state of several models takes an optimizer, a loss scale and bytes 
 TEST_CASE("a state takes an optimizer of its own groups, and one for each group") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
         Trainer trainer(rank);
-        using State = sk::checkpoint::State<sk::threads::Engine>;
+        using State = sk::checkpoint::State;
         CHECK_THROWS_WITH_AS(State(trainer.seconds, trainer.adamw),
                              doctest::Contains("'first' of the optimizer is no group of the model"),
                              std::invalid_argument);
-        sk::AdamW<sk::threads::Engine> again{trainer.both};
+        sk::AdamW<> again{trainer.both};
         CHECK_THROWS_WITH_AS(trainer.state.add(again),
                              doctest::Contains("'first' of the optimizer is another optimizer's too"),
                              std::invalid_argument);

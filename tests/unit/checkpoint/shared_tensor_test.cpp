@@ -69,9 +69,7 @@ double value(std::string_view name, std::uint64_t i) {
 }
 
 struct Training {
-    using Engine = sk::threads::Engine;
-
-    Training(sk::Context<Engine>& rank, const sk::DynamicPolicy& policy)
+    Training(sk::Context& rank, const sk::DynamicPolicy& policy)
         : block(rank, "m", {}, {policy}), values(rank, "n", {}, {policy}), model(block, values), optimizer(model) {
         model.initialize([](auto, auto name, std::uint64_t i) { return value(name, i); });
     }
@@ -110,10 +108,10 @@ struct Training {
         require(values);
     }
 
-    sk::Sharded<Block, sk::DynamicPolicy, Engine, Mixed> block;
-    sk::Sharded<Value, sk::DynamicPolicy, Engine, Mixed> values;
-    sk::Model<Engine, Mixed> model;
-    sk::AdamW<Engine, Mixed> optimizer;
+    sk::Sharded<Block, sk::DynamicPolicy, Mixed> block;
+    sk::Sharded<Value, sk::DynamicPolicy, Mixed> values;
+    sk::Model<Mixed> model;
+    sk::AdamW<Mixed> optimizer;
 };
 
 const std::vector<std::pair<Mesh, sk::DynamicPolicy>> places{
@@ -199,7 +197,7 @@ TEST_CASE(
     });
     struct Packed : sk::Param<"gate_up", sk::bf16, 16, width> {};
     sk::threads::run(Mesh(2, 1), [&](auto& rank) {
-        sk::Sharded<Packed, sk::FullShard, sk::threads::Engine, Mixed> layer{rank, "m"};
+        sk::Sharded<Packed, sk::FullShard, Mixed> layer{rank, "m"};
         sk::Model model{layer};
         const auto names = [](std::string_view, const sk::ParameterRecord& parameter) {
             return sk::checkpoint::stored(std::string(parameter.name), parameter.shape);
@@ -209,7 +207,7 @@ TEST_CASE(
         CHECK(static_cast<float>(window[Packed{}][10 * width + 1]) == value("up", 1));
     });
     sk::threads::run(Mesh(2, 2), [&](auto& rank) {
-        sk::Sharded<sk::Params<Gate, Up>, sk::FullShard, sk::threads::Engine, Mixed> layer{rank, "m"};
+        sk::Sharded<sk::Params<Gate, Up>, sk::FullShard, Mixed> layer{rank, "m"};
         sk::Model model{layer};
         sk::checkpoint::load_model(rank, path, model, {.names = together, .subset = true});
         std::vector<float> up(6 * width);

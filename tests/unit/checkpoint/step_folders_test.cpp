@@ -55,7 +55,7 @@ std::string step_path(const std::string& run, std::uint64_t step) {
 std::vector<std::string> save(const std::string& run, std::uint64_t step, sk::checkpoint::SaveOptions options = {}) {
     std::vector<std::string> skipped;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Weight, sk::FullShard, sk::self::Engine> layer(rank, "layer");
+        sk::Sharded<Weight, sk::FullShard> layer(rank, "layer");
         layer.initialize([&](auto, auto, auto) { return static_cast<double>(step); });
         const sk::Model model{layer};
         skipped = sk::checkpoint::save(rank, run, step, sk::checkpoint::State{model}, std::move(options)).skipped;
@@ -66,7 +66,7 @@ std::vector<std::string> save(const std::string& run, std::uint64_t step, sk::ch
 bool is_whole(const std::string& run, std::uint64_t step) {
     bool whole = false;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Weight, sk::FullShard, sk::self::Engine> layer(rank, "layer");
+        sk::Sharded<Weight, sk::FullShard> layer(rank, "layer");
         const sk::Model model{layer};
         try {
             sk::checkpoint::load(rank, step_path(run, step), sk::checkpoint::State{model});

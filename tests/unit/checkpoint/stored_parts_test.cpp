@@ -73,7 +73,7 @@ sk::checkpoint::StoredAs apart(std::string_view path, const sk::ParameterRecord&
 template <class F>
 void on(const Mesh& mesh, const sk::DynamicPolicy& policy, const F& f) {
     sk::threads::run(mesh, [&](auto& rank) {
-        using Layer = sk::Sharded<Block, sk::DynamicPolicy, sk::threads::Engine>;
+        using Layer = sk::Sharded<Block, sk::DynamicPolicy>;
         Layer layer(rank, "m", {}, {policy});
         f(rank, layer);
     });
@@ -164,7 +164,7 @@ TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their
                                           const sk::checkpoint::LoadOptions* options) {
         std::string thrown;
         sk::threads::run(mesh, [&](auto& rank) {
-            sk::Sharded<sk::Params<Vocabulary<Rows>, Other>, sk::FullShard, sk::threads::Engine> layer(rank, "m");
+            sk::Sharded<sk::Params<Vocabulary<Rows>, Other>, sk::FullShard> layer(rank, "m");
             sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 1, .rule = sk::Momentum::classical, .momentum = 0.5}};
             const sk::checkpoint::State state{model, optimizer};
@@ -214,7 +214,7 @@ TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their
 TEST_CASE("a tensor of no rows grows as others do: its rows stay, and their states are zero") {
     const Folder folder;
     const std::string step = folder.file("run/step-00000001");
-    using Layer = sk::Sharded<sk::Params<Vocabulary<7>, Other>, sk::FullShard, sk::threads::Engine>;
+    using Layer = sk::Sharded<sk::Params<Vocabulary<7>, Other>, sk::FullShard>;
     const auto with = [&](std::size_t ranks, double first, const auto& use) {
         sk::threads::run(Mesh(ranks, 1), [&](auto& rank) {
             Layer layer(rank, "m");
@@ -283,7 +283,7 @@ TEST_CASE("rows of padding, which tp needs, are in no file: they are zero, and s
     const auto go = [&](std::size_t rows, const Mesh& mesh, int step, float padding) {
         std::string thrown;
         sk::threads::run(mesh, [&](auto& rank) {
-            using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::threads::Engine>;
+            using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
             const auto split = mesh.tp() > 1 ? sk::tp::Split<0>::placement : sk::TpPlacement{};
             Layer layer(rank, "m", sk::TensorList<float>{{"wte", {rows, 3}, {.tp = split}}, {"b", {4}}});
             sk::Model model{layer};

@@ -32,7 +32,7 @@ struct Bias : sk::Param<"bias", float, 40> {};
 using Group = sk::Params<Weight, Bias>;
 
 template <class Rank, class Precision>
-using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<Rank>, Precision>;
+using Layer = sk::Sharded<Group, sk::DynamicPolicy, Precision>;
 
 /// `large` in the last element of the bias, which the last rank has.
 template <class L>

@@ -95,13 +95,12 @@ struct Whole {
     }
 };
 
-template <template <class, class> class Exchange>
+template <template <class> class Exchange>
 void check(const Case& c, std::size_t cp) {
     CAPTURE(c.sequence);
     CAPTURE(cp);
     const Whole whole(c);
     sk::threads::run(Mesh(1, 2, cp), [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto comm = rank.template sub_mesh<sk::Axes<sk::Cp>>();
         const auto chunks = sk::cp::CausalChunks::of(c.sequence, cp, comm.rank());
         const sk::cp::AttentionShape shape{c.batch, c.heads, chunks.tokens(), c.head_width};
@@ -121,7 +120,7 @@ void check(const Case& c, std::size_t cp) {
             a.insert(a.end(), b.begin(), b.end());
             return a;
         };
-        sk::cp::Attention<Engine, double, Exchange> attention(rank, comm, shape);
+        sk::cp::Attention<double, Exchange> attention(rank, comm, shape);
         for (const int repetition : {0, 1}) {
             CAPTURE(repetition);
             const Values q = part(whole.q);
@@ -154,13 +153,12 @@ void check(const Case& c, std::size_t cp) {
 
 /// Blocks of fewer elements than the exchange was made for: every rank sees each block once, with its owner's number,
 /// and what the ranks add to a block's gradients is added to its owner's.
-template <template <class, class> class Exchange>
+template <template <class> class Exchange>
 void check_smaller_blocks(std::size_t cp) {
     CAPTURE(cp);
     sk::threads::run(Mesh(1, 1, cp), [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto comm = rank.template sub_mesh<sk::Axes<sk::Cp>>();
-        Exchange<Engine, double> exchange(rank, comm, 10);
+        Exchange<double> exchange(rank, comm, 10);
         for (const std::size_t size : {6U, 10U, 0U, 1U}) {
             const Values own(size, static_cast<double>(comm.rank()));
             Values d_own(size, 0.5);
@@ -252,12 +250,10 @@ TEST_CASE("cp: gradients at blocks of bf16 are added in fp32") {
         });
     };
     add([]<class Rank>(Rank& rank) {
-        return sk::cp::RingExchange<sk::EngineOf<Rank>, sk::bf16>(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(),
-                                                                  4);
+        return sk::cp::RingExchange<sk::bf16>(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(), 4);
     });
     add([]<class Rank>(Rank& rank) {
-        return sk::cp::GatherExchange<sk::EngineOf<Rank>, sk::bf16>(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(),
-                                                                    4);
+        return sk::cp::GatherExchange<sk::bf16>(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(), 4);
     });
 }
 
@@ -270,8 +266,7 @@ TEST_CASE("cp: whoever leaves a ring by an exception has no block under way, bes
         sk::threads::run(
             Mesh(1, 1, 2),
             [&](auto& rank) {
-                using Engine = sk::EngineOf<decltype(rank)>;
-                sk::cp::RingExchange<Engine, double> ring(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(), 1000);
+                sk::cp::RingExchange<double> ring(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(), 1000);
                 Values own(1000, 1.0);
                 Values gradients(1000);
                 if (rank.rank() == 1) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
@@ -307,10 +302,9 @@ TEST_CASE("cp: whoever leaves a ring by an exception has no block under way, bes
 TEST_CASE("cp: a ring moves size - 1 blocks forward, and these and size blocks of gradients backward") {
     constexpr std::size_t cp = 4;
     sk::threads::run(Mesh(1, 1, cp), [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto comm = rank.template sub_mesh<sk::Axes<sk::Cp>>();
         const sk::cp::AttentionShape shape{1, 2, 6, 4};
-        sk::cp::Attention<Engine, double> attention(rank, comm, shape);
+        sk::cp::Attention<double> attention(rank, comm, shape);
         const Values q(shape.queries());
         const Values kv(shape.block());
         Values out(q.size());
@@ -342,10 +336,9 @@ TEST_CASE("cp: sizes that do not fit are refused by name") {
         doctest::Contains("CausalChunks: a sequence of 18 tokens over cp = 4, expected a multiple of 8"),
         std::invalid_argument);
     sk::threads::run(Mesh(1, 1, 2), [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto comm = rank.template sub_mesh<sk::Axes<sk::Cp>>();
-        CHECK_THROWS_AS((sk::cp::Attention<Engine, double>(rank, comm, {1, 1, 3, 2})), std::invalid_argument);
-        sk::cp::Attention<Engine, double> attention(rank, comm, {1, 1, 4, 2});
+        CHECK_THROWS_AS((sk::cp::Attention<double>(rank, comm, {1, 1, 3, 2})), std::invalid_argument);
+        sk::cp::Attention<double> attention(rank, comm, {1, 1, 4, 2});
         Values q(8);
         Values kv(16);
         Values lse(3);

@@ -68,7 +68,7 @@ TEST_CASE("experts: a checkpoint has the same bytes for every ep, and a run goes
         const std::string own = folder.file(std::to_string(k));
         const std::string before = folder.file(std::to_string(k == 0 ? 0 : k - 1));
         sk::threads::run(on.mesh(), [&](auto& rank) {
-            Training<sk::EngineOf<decltype(rank)>> training(rank, on.policy, on.policy);
+            Training training(rank, on.policy, on.policy);
             const sk::checkpoint::State state{training.model, training.optimizer};
             if (k == 0) {
                 training.step(0);
@@ -107,7 +107,7 @@ TEST_CASE("experts: tp cuts each expert, and the bytes of a checkpoint are the s
         const std::size_t dp = on[0], tp = on[1], ep = on[2];
         const std::string own = folder.file(std::to_string(number));
         sk::threads::run(Mesh{sk::DeviceMesh{dp, tp}, ep}, [&, number = number](auto& rank) {
-            Training<sk::EngineOf<decltype(rank)>> training(rank, policy, policy);
+            Training training(rank, policy, policy);
             const sk::checkpoint::State state{training.model, training.optimizer};
             if (number > 0) {
                 sk::checkpoint::load(rank, folder.file(std::to_string(number - 1)) + "/step-00000001", state);
@@ -133,7 +133,7 @@ std::map<std::string, std::vector<float>> muon(const Mesh& mesh, const sk::Dynam
                                                const std::string& from, const std::string& to) {
     std::map<std::string, std::vector<float>> values;
     sk::threads::run(mesh, [&](auto& rank) {
-        sk::Sharded<Half, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(rank, "moe", {}, {policy});
+        sk::Sharded<Half, sk::DynamicPolicy> layer(rank, "moe", {}, {policy});
         layer.initialize([](auto, auto, std::uint64_t i) { return noise(i + 3); });
         sk::Model model{layer};
         sk::Muon optimizer{model, {.learning_rate = 0.125}};
@@ -193,12 +193,11 @@ TEST_CASE("experts: Muon takes each expert's matrix, with the bits of one rank a
 TEST_CASE("experts: a state goes to another ep without a file") {
     const auto kinds = all_kinds();
     sk::threads::run(Mesh{sk::DeviceMesh{4, 1}, 2}, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Rank<Engine, Mesh> other{Mesh{sk::DeviceMesh{2, 2}, 2}, rank.world(), {}, rank.streams()};
+        sk::Rank<Mesh> other{Mesh{sk::DeviceMesh{2, 2}, 2}, rank.world(), {}, rank.streams()};
         const sk::DynamicPolicy full(sk::TreeSums<sk::FullShard>{sk::Slices{4}});
         const sk::DynamicPolicy other_policy(sk::TreeSums<sk::ShardGradOp>{sk::Slices{4}});
-        Training<Engine> from(rank, full, full);
-        Training<Engine> to(other, other_policy, other_policy);
+        Training from(rank, full, full);
+        Training to(other, other_policy, other_policy);
         from.step(0);
         to.step(3);  // the target's own moments and number of steps, which must not stay
         sk::checkpoint::State source{from.model, from.optimizer};
@@ -238,11 +237,10 @@ std::vector<On> all_sides() {
 }  // namespace
 
 TEST_CASE("experts: a state goes to any mesh, ep and policy without a file, with the values that were saved") {
-    using Engine = sk::DefaultEngine;
     struct Rank {
-        sk::Rank<Engine, Mesh> rank;
-        Training<Engine> training;
-        sk::checkpoint::State<Engine> state;
+        sk::Rank<Mesh> rank;
+        Training training;
+        sk::checkpoint::State state;
 
         Rank(const On& on, const sk::host::Communicator& world)
             : rank(on.mesh(), world),
@@ -307,7 +305,7 @@ TEST_CASE(
         CAPTURE(on.policy.name());
         std::map<std::string, std::uint64_t> planned, logged;
         sk::threads::run(on.mesh(), [&](auto& rank) {
-            Training<sk::EngineOf<decltype(rank)>> training(rank, on.policy, on.policy);
+            Training training(rank, on.policy, on.policy);
             training.step(0);
             rank.traffic().clear();
             training.step(1);
@@ -341,7 +339,7 @@ TEST_CASE(
     };
     const auto with_layer = [](std::size_t dp, std::size_t tp, std::size_t ep, const auto& f) {
         sk::threads::run(Mesh{sk::DeviceMesh{dp, tp}, ep}, [&](auto& rank) {
-            sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(
+            sk::Sharded<sk::TensorList<float>, sk::FullShard> layer(
                 rank, "layers.3",
                 {{"w1", {4, 6, 2}, {.tp = sk::tp::Split<1>::placement, .experts = true}},
                  {"w2", {4, 2, 6}, {.tp = sk::tp::Split<2>::placement, .experts = true}},
@@ -384,7 +382,7 @@ TEST_CASE("experts: shards() say where in the whole stack the elements of a rank
     std::mutex guard;
     sk::threads::run(Mesh{sk::DeviceMesh{4, 2}, 2}, [&](auto& rank) {
         const sk::DynamicPolicy policy(sk::FullShard{});
-        Training<sk::EngineOf<decltype(rank)>> training(rank, policy, policy);
+        Training training(rank, policy, policy);
         training.experts.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
         for (const sk::ShardInfo& info : training.experts.shards()) {
             if (info.replica != 0) { continue; }

@@ -66,9 +66,7 @@ TEST_CASE("experts: of 16 bits with gradients of 32, the bits of one rank for ev
     const auto train = [](std::size_t dp, std::size_t ep, const sk::DynamicPolicy& policy, std::size_t adopted = 0) {
         std::vector<sk::ValuesHash> hashes;
         sk::threads::run(Mesh{sk::DeviceMesh{dp, 1}, ep}, [&](auto& rank) {
-            using Engine = sk::EngineOf<decltype(rank)>;
-            using Layer =
-                sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, Engine, sk::Precision<sk::bf16, float>>;
+            using Layer = sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, sk::Precision<sk::bf16, float>>;
             const sk::TensorList<sk::bf16> list{{"up", {4, 6, 5}, {.experts = true}}};
             typename Layer::Options options{policy};
             std::vector<sk::bf16> parameters;
@@ -129,7 +127,7 @@ TEST_CASE("experts: of 16 bits with gradients of 32, the bits of one rank for ev
 TEST_CASE("experts: gradients that are kept apart are refused as a whole, and so is one that there is not") {
     sk::threads::run(Mesh{sk::DeviceMesh{4, 1}, 2}, [&](auto& rank) {
         const sk::DynamicPolicy policy(sk::TreeSums<sk::NoShard>{sk::Slices{8}});
-        experts_training::Training<sk::EngineOf<decltype(rank)>> training(rank, policy, policy);
+        experts_training::Training training(rank, policy, policy);
         sk::Accumulation accumulation{training.model, 2};
         auto of_dense = accumulation.gradients(training.dense);
         CHECK(of_dense.sources() == 1);
@@ -162,7 +160,7 @@ namespace {
 template <class AnyMesh>
 void check_mean(const AnyMesh& mesh, const sk::DynamicPolicy& policy, std::size_t microbatches) {
     sk::threads::run(mesh, [&](auto& rank) {
-        using Layer = sk::Sharded<experts_training::Experts, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<experts_training::Experts, sk::DynamicPolicy>;
         Layer layer(rank, "experts", {}, {policy});
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
@@ -220,7 +218,7 @@ TEST_CASE("experts: two of them on six ranks, fewer than ep times edp, also in r
           Case{1, sk::DynamicPolicy(sk::HybridOptimizer<2>{})}}) {
         CAPTURE(each.policy.name());
         sk::threads::run(Mesh{sk::DeviceMesh{6, 1}, each.ep}, [&](auto& rank) {
-            sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(
+            sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy> layer(
                 rank, "moe", {{"up", {2, 3}, {.experts = true}}, {"bias", {2}, {.experts = true}}}, {each.policy});
             layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(100 * i); });
             sk::Model model{layer};
@@ -257,7 +255,7 @@ TEST_CASE("experts: what cannot be is refused, with both sides") {
     const auto refused = [](const Mesh& mesh, const sk::DynamicPolicy& policy, std::size_t experts) {
         return thrown_message<std::invalid_argument>([&] {
             sk::threads::run(mesh, [&](auto& rank) {
-                sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(
+                sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy> layer(
                     rank, "moe", {{"up", {experts, 4}, {.experts = true}}}, {policy});
             });
         });
@@ -272,7 +270,7 @@ TEST_CASE("experts: what cannot be is refused, with both sides") {
     CHECK(has(thrown_message<std::invalid_argument>([&] {
                   sk::threads::run(Mesh{sk::DeviceMesh{2, 1}, 2}, [&](auto& rank) {
                       const sk::DynamicPolicy policy(sk::TreeSums<sk::FullShard>{sk::Slices{8}});
-                      sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(
+                      sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy> layer(
                           rank, "moe", {{"up", {4, 4}, {.experts = true}}}, {policy});
                   });
               }),
@@ -280,15 +278,15 @@ TEST_CASE("experts: what cannot be is refused, with both sides") {
               "sums' 4 bytes"));
     CHECK(has(thrown_message<std::invalid_argument>([&] {
                   sk::threads::run(Mesh{sk::DeviceMesh{2, 1}, 2}, [&](auto& rank) {
-                      sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::EngineOf<decltype(rank)>> layer(
-                          rank, "moe", {{"up", {4, 5, 3}, {.experts = true}}});
+                      sk::Sharded<sk::TensorList<float>, sk::NoShard> layer(rank, "moe",
+                                                                            {{"up", {4, 5, 3}, {.experts = true}}});
                       sk::Model model{layer};
                       sk::AdamW optimizer{model, sk::states_in<sk::StateFormat::block8>};
                   });
               }),
               "'moe.up' is split over ep into experts' parts of 30 elements"));
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        using Layer = sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<sk::TensorList<float>, sk::NoShard>;
         const auto made = [&](sk::TensorList<float> list) {
             return thrown_message<std::invalid_argument>([&] { Layer layer(rank, "moe", std::move(list)); });
         };
@@ -303,8 +301,7 @@ TEST_CASE("two losses with a divisor each in one backward pass, which ranks comp
     const auto train = [](auto divisor_of) {
         return thrown_message<sk::CommError>([&] {
             sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-                sk::Sharded<sk::TensorList<double>, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(rank, "router",
-                                                                                                       {{"w", {64}}});
+                sk::Sharded<sk::TensorList<double>, sk::FullShard> layer(rank, "router", {{"w", {64}}});
                 sk::Model model{layer};
                 sk::SGD optimizer{model, {.learning_rate = 1}};
                 for (int step = 0; step < 2; ++step) {
@@ -339,8 +336,7 @@ TEST_CASE("experts: a rank without tokens adds zeros, and a rank that forgets it
     const auto train = [](bool forgets) {
         return thrown_message<sk::UsageError>([&] {
             sk::threads::run(sk::ExpertMesh<sk::DeviceMesh<4>, 2>{}, [&](auto& rank) {
-                sk::Sharded<experts_training::Experts, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(rank,
-                                                                                                          "moe");
+                sk::Sharded<experts_training::Experts, sk::FullShard> layer(rank, "moe");
                 sk::Model model{layer};
                 sk::SGD optimizer{model, {.learning_rate = 1}};
                 sk::Accumulation accumulation{model};

@@ -71,12 +71,11 @@ struct AddSlices {
     }
 };
 
-template <class Engine>
 struct Training {
-    using DenseLayer = sk::Sharded<Dense, sk::DynamicPolicy, Engine>;
-    using ExpertLayer = sk::Sharded<Experts, sk::DynamicPolicy, Engine>;
+    using DenseLayer = sk::Sharded<Dense, sk::DynamicPolicy>;
+    using ExpertLayer = sk::Sharded<Experts, sk::DynamicPolicy>;
 
-    Training(sk::Context<Engine>& rank, const sk::DynamicPolicy& of_dense, const sk::DynamicPolicy& of_experts)
+    Training(sk::Context& rank, const sk::DynamicPolicy& of_dense, const sk::DynamicPolicy& of_experts)
         : context(rank),
           dense(rank, "dense", {}, {of_dense}),
           experts(rank, "experts", {}, {of_experts}),
@@ -103,7 +102,7 @@ struct Training {
                     add.slices.at(add.count) = slices[source * together + add.count];
                     ++add.count;
                 }
-                Engine::Kernels::run_once(context.compute_stream(), add);
+                sk::host::AnyKernels::run_once(context.compute_stream(), add);
             }
         }
     }
@@ -132,7 +131,7 @@ struct Training {
         return optimizer.step(std::move(accumulation), {.divisor = sk::mean, .max_norm = 1}).value();
     }
 
-    sk::Context<Engine>& context;
+    sk::Context& context;
     DenseLayer dense;
     ExpertLayer experts;
     decltype(sk::Model{std::declval<DenseLayer&>(), std::declval<ExpertLayer&>()}) model;
@@ -153,9 +152,8 @@ inline std::ostream& operator<<(std::ostream& out, const Trained& trained) {
     return out;
 }
 
-template <class Engine>
-Trained train_on(sk::Context<Engine>& rank, const sk::DynamicPolicy& dense, const sk::DynamicPolicy& experts) {
-    Training<Engine> training(rank, dense, experts);
+inline Trained train_on(sk::Context& rank, const sk::DynamicPolicy& dense, const sk::DynamicPolicy& experts) {
+    Training training(rank, dense, experts);
     Trained mine;
     for (std::size_t step = 0; step < steps; ++step) {
         mine.norms.push_back(training.step(step));

@@ -35,31 +35,28 @@ inline std::uint32_t chosen(std::size_t rank, std::size_t t, std::size_t k) {
 inline float weight(std::size_t t, std::size_t k) { return k == 0 ? 0.5F : 0.25F * static_cast<float>(t % 2 + 1); }
 
 /// Values in an engine's memory.
-template <class Engine, class T>
+template <class T>
 class Values {
   public:
-    Values(sk::Context<Engine>& rank, std::span<const T> values) : table_(rank, values) {}
+    Values(sk::Context& rank, std::span<const T> values) : table_(rank, values) {}
     std::span<T> span() const { return table_.span(); }
     std::span<const T> view() const { return span(); }
-    std::vector<T> on_host(sk::Context<Engine>& rank) const {
+    std::vector<T> on_host(sk::Context& rank) const {
         std::vector<T> values(table_.size());
-        Engine::Kernels::copy_out(rank.compute_stream(), view(), std::span(values));
+        sk::host::AnyKernels::copy_out(rank.compute_stream(), view(), std::span(values));
         return values;
     }
 
   private:
-    sk::detail::EngineTable<Engine, T> table_;
+    sk::detail::EngineTable<T> table_;
 };
 
 /// What a layer receives, gives and makes in its backward pass, against what the tokens say.
-template <class Engine>
-void check_layer(sk::Context<Engine>& rank, std::size_t capacity) {
+inline void check_layer(sk::Context& rank, std::size_t capacity) {
     const auto numbers = [&](const std::vector<float>& values) {
-        return Values<Engine, float>(rank, std::span<const float>(values));
+        return Values<float>(rank, std::span<const float>(values));
     };
-    const auto places = [&](std::span<const std::uint32_t> values) {
-        return Values<Engine, std::uint32_t>(rank, values);
-    };
+    const auto places = [&](std::span<const std::uint32_t> values) { return Values<std::uint32_t>(rank, values); };
     const auto shared = sk::ep::ranks(rank);
     const std::size_t n = tokens_of(rank.rank());
     std::vector<float> tokens(n * width), weights(n * top);
@@ -76,7 +73,7 @@ void check_layer(sk::Context<Engine>& rank, std::size_t capacity) {
     sk::ep::TokenExchange exchange{rank, shared, experts};
     const sk::ep::Routes routes = capacity > 0 ? exchange.route_all(capacity) : exchange.route(assignment.rows());
     const std::vector<std::uint64_t> counts(assignment.rows().begin(), assignment.rows().end());
-    const sk::ep::Routes counted = exchange.route_counted(Values<Engine, std::uint64_t>(rank, counts).view());
+    const sk::ep::Routes counted = exchange.route_counted(Values<std::uint64_t>(rank, counts).view());
     for (std::size_t source = 0; source < routes.sources(); ++source) {
         CHECK(counted.sent_to()[source] == routes.sent_to()[source]);
         for (std::size_t e = 0; e < routes.experts(); ++e) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -8,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/self/engine.hpp>
+#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 
 #include "../thrown_message.hpp"
@@ -18,29 +19,22 @@ namespace slot_pool_test {
 namespace {
 
 using namespace shardkit;
-using Pool = detail::SlotPool<self::Engine>;
-using Pools = detail::SlotPools<self::Engine>;
-using Lease = detail::SlotLease<self::Engine>;
+using Pool = detail::SlotPool;
+using Pools = detail::SlotPools;
+using Lease = detail::SlotLease;
 
-/// An engine whose events can be told apart, and whose buffers are counted.
-struct NumberedEngine {
-    struct Stream {
-        struct Event {
-            int number = 0;
-        };
-    };
-    template <class T>
-    struct Buffer : HostBuffer<T> {
-        explicit Buffer(std::size_t size) : HostBuffer<T>(size) { ++live; }
-        Buffer(Buffer&& other) noexcept
-            : HostBuffer<T>(std::move(other)), counts(std::exchange(other.counts, false)) {}
-        ~Buffer() {
-            if (counts) { --live; }
-        }
-        bool counts = true;
-    };
-    static inline int live = 0;
-};
+/// Memory whose buffers are counted.
+int live = 0;
+constexpr detail::SlotSource counted{nullptr, [](const void*, std::size_t bytes) {
+                                         ++live;
+                                         auto* const memory = new char[bytes]();
+                                         return HostBuffer<std::uint8_t>({memory, memory,
+                                                                          [](void* owner) noexcept {
+                                                                              --live;
+                                                                              delete[] static_cast<char*>(owner);
+                                                                          }},
+                                                                         bytes);
+                                     }};
 
 constexpr SourceLocation here{"slot_pool_test.cpp", 1};
 
@@ -107,17 +101,18 @@ TEST_CASE("SlotPool: exhaustion names the purpose and every holder, and leaves t
 }
 
 TEST_CASE("SlotPool: a slot remembers the event of its last use") {
-    detail::SlotPool<NumberedEngine> pool(64, 2);
+    Pool pool(64, 2);
+    host::detail::CommandQueue queue;
     pool.join();
     pool.join();
     const std::size_t slot = pool.lease(0, "a", "gather", here);
-    CHECK(pool.slot(slot).last_use().number == 0);
-    pool.release(slot, {41});
+    CHECK(pool.slot(slot).last_use().point() == 0);
+    pool.release(slot, {queue, 41});
     const std::size_t other = pool.lease(1, "b", "gather", here);
-    CHECK(pool.slot(other).last_use().number == 0);
-    pool.release(other, {42});
-    CHECK(pool.slot(pool.lease(2, "c", "gather", here)).last_use().number == 41);
-    CHECK(pool.slot(pool.lease(3, "d", "gather", here)).last_use().number == 42);
+    CHECK(pool.slot(other).last_use().point() == 0);
+    pool.release(other, {queue, 42});
+    CHECK(pool.slot(pool.lease(2, "c", "gather", here)).last_use().point() == 41);
+    CHECK(pool.slot(pool.lease(3, "d", "gather", here)).last_use().point() == 42);
 }
 
 TEST_CASE("SlotPool: memory stays where it is when another group joins") {
@@ -131,18 +126,18 @@ TEST_CASE("SlotPool: memory stays where it is when another group joins") {
 }
 
 TEST_CASE("SlotPool: the last group to leave takes the memory with it") {
-    NumberedEngine::live = 0;
-    detail::SlotPool<NumberedEngine> pool(64, 2);
-    CHECK(NumberedEngine::live == 0);
+    live = 0;
+    Pool pool(64, 2, counted);
+    CHECK(live == 0);
     for (int k = 0; k < 3; ++k) { pool.join(); }
-    CHECK(NumberedEngine::live == 2);
+    CHECK(live == 2);
     pool.leave();
     pool.leave();
-    CHECK(NumberedEngine::live == 2);
+    CHECK(live == 2);
     pool.leave();
-    CHECK(NumberedEngine::live == 0);
+    CHECK(live == 0);
     CHECK(pool.join() == 0);  // numbering starts again
-    CHECK(NumberedEngine::live == 1);
+    CHECK(live == 1);
     pool.leave();
 }
 
@@ -216,20 +211,20 @@ TEST_CASE("SlotLease: exhaustion names the group, the purpose and the holders") 
 }
 
 TEST_CASE("SlotLease: the end of a lease gives back its slot and its membership") {
-    NumberedEngine::live = 0;
-    detail::SlotPools<NumberedEngine> pools(2);
+    live = 0;
+    Pools pools(2, counted);
     {
-        detail::SlotLease<NumberedEngine> kept(pools, detail::SlotPurpose::gather, 64);
+        Lease kept(pools, detail::SlotPurpose::gather, 64);
         {
-            detail::SlotLease<NumberedEngine> gone(pools, detail::SlotPurpose::gather, 64);
+            Lease gone(pools, detail::SlotPurpose::gather, 64);
             gone.acquire("gone", here);
-            CHECK(NumberedEngine::live == 2);
+            CHECK(live == 2);
         }
-        detail::SlotLease<NumberedEngine> next(pools, detail::SlotPurpose::gather, 64);
+        Lease next(pools, detail::SlotPurpose::gather, 64);
         kept.acquire("kept", here);
         CHECK_NOTHROW(next.acquire("next", here));  // both slots were free
     }
-    CHECK(NumberedEngine::live == 0);
+    CHECK(live == 0);
 }
 
 TEST_CASE("SlotLease: moves carry the slot along") {
@@ -252,12 +247,13 @@ TEST_CASE("SlotLease: moves carry the slot along") {
 }
 
 TEST_CASE("SlotLease: acquire returns the event after which the slot may be written") {
-    detail::SlotPools<NumberedEngine> pools(1);
-    detail::SlotLease<NumberedEngine> a(pools, detail::SlotPurpose::gather, 64);
-    detail::SlotLease<NumberedEngine> b(pools, detail::SlotPurpose::gather, 64);
-    CHECK(a.acquire("a", here).number == 0);
-    a.release({17});
-    CHECK(b.acquire("b", here).number == 17);
+    Pools pools(1);
+    host::detail::CommandQueue queue;
+    Lease a(pools, detail::SlotPurpose::gather, 64);
+    Lease b(pools, detail::SlotPurpose::gather, 64);
+    CHECK(a.acquire("a", here).point() == 0);
+    a.release({queue, 17});
+    CHECK(b.acquire("b", here).point() == 17);
 }
 
 }  // namespace slot_pool_test

@@ -27,8 +27,7 @@ constexpr double epsilon = 1e-7;
 template <class A>
 std::vector<A> orthogonalised(sk::rules::MatrixExtents extents, std::vector<A> matrix) {
     std::vector<A> scratch(sk::rules::newton_schulz_scratch<A>(extents));
-    sk::rules::newton_schulz<sk::self::Engine>({}, sk::HostProducts{}, extents, &epsilon, std::span<A>(matrix),
-                                               std::span<A>(scratch));
+    sk::rules::newton_schulz({}, sk::HostProducts{}, extents, &epsilon, std::span<A>(matrix), std::span<A>(scratch));
     return matrix;
 }
 
@@ -93,10 +92,10 @@ TEST_CASE("a NaN or an infinity makes every element NaN") {
 TEST_CASE("wrong sizes are refused with both") {
     std::vector<float> matrix(6);
     std::vector<float> scratch(6 + 7);
-    CHECK_THROWS_WITH_AS(
-        sk::rules::newton_schulz<sk::self::Engine>({}, sk::HostProducts{}, {3, 2}, &epsilon, std::span<float>(matrix),
-                                                   std::span<float>(scratch), sk::SourceLocation{}),
-        doctest::Contains("a matrix of 6 elements and 13 to work in, expected 6 and 14"), std::invalid_argument);
+    CHECK_THROWS_WITH_AS(sk::rules::newton_schulz({}, sk::HostProducts{}, {3, 2}, &epsilon, std::span<float>(matrix),
+                                                  std::span<float>(scratch), sk::SourceLocation{}),
+                         doctest::Contains("a matrix of 6 elements and 13 to work in, expected 6 and 14"),
+                         std::invalid_argument);
 }
 
 }  // namespace newton_schulz_test

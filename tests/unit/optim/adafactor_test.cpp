@@ -31,9 +31,8 @@ namespace sk = shardkit;
 
 namespace {
 
-using Engine = sk::threads::Engine;
 using List = sk::TensorList<double>;
-using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<List, sk::DynamicPolicy>;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 constexpr sk::AdafactorOptions options{
     .learning_rate = 0.3, .beta2_decay = 0.7, .epsilon = 1e-6, .clip_threshold = 1.1, .weight_decay = 0.25};
@@ -116,7 +115,7 @@ std::vector<double> by_hand(const Tensor& of, int steps) {
 }
 
 struct Training {
-    Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
+    Training(sk::Context& context, const sk::DynamicPolicy& policy)
         : first(context, "first", list(), {policy}),
           second(context, "second", list(), {policy}),
           model(first, second),
@@ -161,10 +160,10 @@ struct Training {
     }
 
     Layer first, second;
-    sk::Model<Engine, sk::DefaultPrecision<double>> model;
-    sk::Adafactor<Engine, sk::DefaultPrecision<double>> optimizer;
-    sk::LossScale<Engine> loss_scale;
-    sk::checkpoint::State<Engine> state;
+    sk::Model<sk::DefaultPrecision<double>> model;
+    sk::Adafactor<sk::DefaultPrecision<double>> optimizer;
+    sk::LossScale loss_scale;
+    sk::checkpoint::State state;
 };
 
 struct Place {
@@ -229,7 +228,7 @@ TEST_CASE("what is kept comes to a mesh of other ranks without a file") {
         const bool trains = rank.rank() < 4;
         const Place place = places()[trains ? 4 : 2];
         const auto part = sk::split(rank.world(), trains ? 0 : 1, rank.rank(), trains ? "from" : "to");
-        sk::Rank<Engine, Mesh> own{place.mesh, part};
+        sk::Rank<Mesh> own{place.mesh, part};
         Training training(own, place.policy);
         if (trains) {
             training.step(0);
@@ -237,7 +236,7 @@ TEST_CASE("what is kept comes to a mesh of other ranks without a file") {
         } else {
             training.step(5, 100);  // what it has kept before is gone
         }
-        using Side = sk::ReshardSide<Engine>;
+        using Side = sk::ReshardSide;
         const Side from = trains ? Side(training.state) : nullptr;
         const Side to = trains ? Side(nullptr) : Side(training.state);
         sk::reshard(rank, sk::plan_reshard(rank, from, to), from, to);
@@ -251,7 +250,7 @@ TEST_CASE("what is kept comes to a mesh of other ranks without a file") {
 TEST_CASE(
     "split masters of bf16 parameters move as masters of their own do, and without masters parameters move too") {
     using Of = sk::DefaultPrecision<sk::bf16>;
-    using Small = sk::Sharded<sk::TensorList<sk::bf16>, sk::FullShard, Engine>;
+    using Small = sk::Sharded<sk::TensorList<sk::bf16>, sk::FullShard>;
     /// The elements of two ranks' shards after three steps.
     const auto train = [](sk::MasterWeights master) {
         std::vector<std::vector<float>> all(2);
@@ -259,7 +258,7 @@ TEST_CASE(
             Small layer{rank, "layer", {{"weight", {9, 30}}}, {.master = master}};
             layer.initialize([](auto, auto, auto i) { return 0.0137 * static_cast<double>(i % 31) - 0.15; });
             sk::Model model{layer};
-            sk::Adafactor<Engine, Of> optimizer{model, {.learning_rate = 1e-3}};
+            sk::Adafactor<Of> optimizer{model, {.learning_rate = 1e-3}};
             for (int number = 0; number < 3; ++number) {
                 sk::Accumulation accumulation{model};
                 auto gradients = accumulation.gradients(layer);
@@ -300,7 +299,7 @@ TEST_CASE("the plan of the passes has the bytes and the traffic of an optimizer 
         sk::threads::run(place.mesh, [&](auto& rank) {
             if (rank.rank() == 0) {
                 sk::planner::FactoredPlanner<sk::rules::AdafactorRule, double> planner{
-                    place.mesh.grid(), {.engine = sk::detail::traits_of<Engine>(rank.world())}};
+                    place.mesh.grid(), {.engine = rank.world().traits()}};
                 for (const char* path : {"first", "second"}) {
                     planner.add<List, sk::DynamicPolicy>(path, list(), {place.policy});
                 }
@@ -362,10 +361,10 @@ TEST_CASE("a rank whose kept numbers are others than the rest's is found") {
         const std::string message = thrown_message<sk::ReplicaError>([&] {
             sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
                 drifts = drifting && rank.rank() == 1;
-                sk::Sharded<List, sk::FullShard, Engine> layer{rank, "layer", {{"weight", {4, 3}}}};
+                sk::Sharded<List, sk::FullShard> layer{rank, "layer", {{"weight", {4, 3}}}};
                 layer.initialize([](auto, auto, auto i) { return first_of("weight", i); });
                 sk::Model model{layer};
-                sk::rules::FactoredOptimizer<DriftingRule, Engine, sk::DefaultPrecision<double>> optimizer{model};
+                sk::rules::FactoredOptimizer<DriftingRule, sk::DefaultPrecision<double>> optimizer{model};
                 sk::Accumulation accumulation{model};
                 auto gradients = accumulation.gradients(layer);
                 for (std::size_t i = 0; i < 12; ++i) { gradients.view(0).data()[i] = gradient_of("weight", 0, i); }
@@ -387,7 +386,7 @@ TEST_CASE("ranks that clip their steps otherwise are told so") {
             Layer layer{rank, "layer", list(), {sk::DynamicPolicy(sk::FullShard{})}};
             sk::Model model{layer};
             const double threshold = rank.rank() == 0 ? 1 : 2;
-            sk::Adafactor<Engine, sk::DefaultPrecision<double>> optimizer{model, {.clip_threshold = threshold}};
+            sk::Adafactor<sk::DefaultPrecision<double>> optimizer{model, {.clip_threshold = threshold}};
             for (int step = 0; step < 2; ++step) {
                 sk::Accumulation accumulation{model};
                 accumulation.add_zero(layer);

@@ -27,7 +27,7 @@ struct Norm : sk::Param<"norm", float, 8> {};
 struct Fixed : sk::Param<"fixed", float, 4>, sk::Frozen {};
 
 template <class Group, class Rank>
-using Replicated = sk::Sharded<Group, sk::NoShard, sk::EngineOf<Rank>, sk::Precision<float>>;
+using Replicated = sk::Sharded<Group, sk::NoShard, sk::Precision<float>>;
 
 constexpr auto here = "assumed_sums_test.cpp:";
 
@@ -72,8 +72,7 @@ TEST_CASE("assume_reduced of sums that differ by rank: the next call that ranks 
 
 TEST_CASE("assume_reduced: what differs rightly by rank is not compared: shards, and what tp splits") {
     sk::threads::run(sk::DeviceMesh<2, 2>{}, [](auto& rank) {
-        sk::Sharded<sk::Params<Weight>, sk::FullShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>> shard(
-            rank, "shard");
+        sk::Sharded<sk::Params<Weight>, sk::FullShard, sk::Precision<float>> shard(rank, "shard");
         Replicated<sk::Params<Split, Norm>, decltype(rank)> layer(rank, "layer");
         sk::Model model{shard, layer};
         sk::SGD optimizer{model};

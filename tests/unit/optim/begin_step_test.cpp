@@ -129,7 +129,7 @@ TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
 }
 
 TEST_CASE("a model without groups has no norm and no optimizer") {
-    using Layer = sk::Sharded<Weight, sk::NoShard, sk::self::Engine>;
+    using Layer = sk::Sharded<Weight, sk::NoShard>;
     std::vector<Layer> none;
     sk::Model model{none};
     CHECK_USAGE_ERROR((sk::SGD{model, {}}), "Model: this model has no groups: every range is empty");

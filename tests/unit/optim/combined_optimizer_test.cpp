@@ -41,7 +41,6 @@ using toy::Weight;
 
 namespace {
 
-using Engine = sk::threads::Engine;
 using Double = sk::Precision<double>;
 constexpr double not_finite = std::numeric_limits<double>::infinity();
 
@@ -52,13 +51,12 @@ const sk::AdamWOptions adamw_options{.learning_rate = 0.5};
 
 /// Two layers whose weights Lion trains, and AdamW the rest.
 struct Trainer {
-    using Layer = sk::Sharded<toy::Linear, sk::DynamicPolicy, Engine, Double>;
+    using Layer = sk::Sharded<toy::Linear, sk::DynamicPolicy, Double>;
     Layer first, second;
-    sk::Model<Engine, Double> model{first, second};
-    sk::Lion<Engine, Double> lion{model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
-    sk::AdamW<Engine, Double> adamw{
-        model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
-    sk::CombinedOptimizer<Engine> optimizer{model, {lion, adamw}};
+    sk::Model<Double> model{first, second};
+    sk::Lion<Double> lion{model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
+    sk::AdamW<Double> adamw{model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+    sk::CombinedOptimizer optimizer{model, {lion, adamw}};
 
     template <class Rank>
     explicit Trainer(Rank& rank, const sk::DynamicPolicy& policy = sk::DynamicPolicy(sk::FullShard{}))
@@ -421,9 +419,9 @@ TEST_CASE("combined optimizers: two of one kind, whose running products differ, 
 
 TEST_CASE("combined optimizers: of several precisions, with frozen parameters, skipped groups and parts of parts") {
     // Each parameter of its own group, or sharing one, gets the same bits: an optimizer of its own made them.
-    using Half = sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, Engine>;
+    using Half = sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy>;
     using Rounding = sk::ShardedOptions<sk::TensorList<sk::bf16>, sk::DynamicPolicy>;
-    using Single = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, Engine>;
+    using Single = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy>;
     const auto trained = [](bool combined, std::size_t ranks) {
         std::vector<float> values;
         sk::threads::run(Flat{ranks}, [&](auto& rank) {
@@ -468,7 +466,7 @@ TEST_CASE("combined optimizers: of several precisions, with frozen parameters, s
                 } else {
                     add(rare);
                 }
-                sk::Optimizer<Engine>& used = combined ? static_cast<sk::Optimizer<Engine>&>(optimizer) : whole;
+                sk::Optimizer& used = combined ? static_cast<sk::Optimizer&>(optimizer) : whole;
                 used.step(std::move(accumulation), {.max_norm = 1, .loss_scale = &scale});
             }
             if (combined) {
@@ -509,7 +507,7 @@ TEST_CASE("combined optimizers: states that one optimizer saved go on in parts, 
                 sk::AdamW w{model, own, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
                 sk::AdamW b{model, own, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
                 sk::CombinedOptimizer both{model, {w, b}};
-                auto& optimizer = parts ? static_cast<sk::Optimizer<Engine>&>(both) : whole;
+                auto& optimizer = parts ? static_cast<sk::Optimizer&>(both) : whole;
                 const sk::checkpoint::State state{model, optimizer};
                 if (from > 0) {
                     CHECK(sk::checkpoint::load(rank, folder.file("run/step-00000002"), state).left.empty());
@@ -557,12 +555,12 @@ TEST_CASE("combined optimizers: a new part makes its own states whole and leaves
         const sk::checkpoint::State state{trainer.model, trainer.optimizer};
         CHECK_THROWS_AS(sk::checkpoint::load(rank, folder.file("run/step-00000001"), state), sk::FileError);
         trainer.model.initialize([](auto, auto, auto) { return 1.0; });
-        sk::Lion<Engine, Double> lion{
+        sk::Lion<Double> lion{
             trainer.model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
         CHECK(has(thrown_message<sk::UsageError>([&] { trainer.accumulated(1); }), "ended with an error before '"));
-        sk::AdamW<Engine, Double> adamw{
+        sk::AdamW<Double> adamw{
             trainer.model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
-        sk::CombinedOptimizer<Engine> optimizer{trainer.model, {lion, adamw}};
+        sk::CombinedOptimizer optimizer{trainer.model, {lion, adamw}};
         optimizer.step(trainer.accumulated(1));
     });
 }

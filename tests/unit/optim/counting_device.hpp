@@ -17,15 +17,15 @@
 #include <shardkit/backend/host/verbs.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/rank/streams.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 #include "unit/backend/host/batched_kernels.hpp"
 
@@ -65,9 +65,9 @@ struct Kernels : sk::test::BatchedKernels<Counted> {
     }
     template <class Update, class Spans>
     static void update(Counted stream, std::span<const sk::rules::UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip, const Spans& spans) {
+                       const std::uint32_t* skip, const Spans& spans, sk::SourceLocation where = {}) {
         launches.ranges.push_back(ranges.size());
-        Base::update(stream, ranges, updates, skip, spans);
+        Base::update(stream, ranges, updates, skip, spans, where);
     }
     template <class Entry>
     static void update_batch(Counted stream, const sk::engine::LaunchBatch<Entry>& batch) {
@@ -146,7 +146,7 @@ void on_device(const F& f) {
     sk::self::World world;
     Queue queue;
     const sk::host::Communicator comm(std::make_shared<const Verbs>(world.communicator().verbs(), queue));
-    sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1>> rank{{}, comm, {}, comm.streams()};
+    sk::Rank<sk::DeviceMesh<1>> rank{{}, comm, {}, comm.streams()};
     f(rank);
 }
 

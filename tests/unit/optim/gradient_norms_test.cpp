@@ -27,9 +27,8 @@ namespace gradient_norms_test {
 
 namespace {
 
-using Engine = sk::threads::Engine;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
-using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy>;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// A weight that tp splits, one that it replicates, one that is frozen, and one of a single element.
@@ -73,7 +72,7 @@ Norms of(const std::string& path, const std::string& name) {
 
 /// Fills one microbatch so that the mean over the data ranks is `gradient`, times `scale`.
 template <class Rank>
-void add(Rank& rank, sk::Accumulation<Engine>& accumulation, Layer& layer, double scale, double planted = 0) {
+void add(Rank& rank, sk::Accumulation& accumulation, Layer& layer, double scale, double planted = 0) {
     auto gradients = accumulation.gradients(layer);
     const std::size_t tp = rank.grid().extent("tp");
     const std::size_t tp_index = rank.grid().coordinate("tp", rank.rank());

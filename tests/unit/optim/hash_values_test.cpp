@@ -22,7 +22,6 @@
 namespace hash_values_test {
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 using Hashes = std::vector<sk::ValuesHash>;
 
 struct Weight : sk::Param<"weight", float, 67, 12>, sk::tp::Split<1> {};
@@ -30,7 +29,7 @@ struct Rows : sk::Param<"rows", float, 12, 5>, sk::tp::Split<0> {};
 struct Bias : sk::Param<"bias", float, 33> {};
 struct Fixed : sk::Param<"fixed", float, 5>, sk::Frozen {};
 using Net = sk::Params<Weight, Rows, Bias, Fixed>;
-using Layer = sk::Sharded<Net, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<Net, sk::DynamicPolicy>;
 
 struct Hashed {
     Hashes values;
@@ -49,7 +48,7 @@ Hashed train(std::size_t dp, std::size_t tp, const sk::DynamicPolicy& policy, co
             layers.emplace_back(rank, path, sk::Shapes<Net>{}, Layer::Options{policy});
         }
         sk::Model model{layers};
-        sk::AdamW<Engine, sk::DefaultPrecision<float>, Format> optimizer{
+        sk::AdamW<sk::DefaultPrecision<float>, Format> optimizer{
             model, sk::states_in<Format>, {.learning_rate = 0.01}};
         model.initialize([](auto, auto, std::uint64_t i) { return 0.01 * static_cast<double>(i % 31) - 0.15; });
         Hashed mine;
@@ -71,7 +70,7 @@ Hashed train(std::size_t dp, std::size_t tp, const sk::DynamicPolicy& policy, co
             optimizer.step(std::move(reduced));
         }
         spoil(rank, layers, optimizer);
-        sk::Optimizer<Engine>& any = optimizer;
+        sk::Optimizer& any = optimizer;
         mine.values = sk::hash_values(model);
         mine.states = sk::hash_values(any);
         CHECK(sk::hash_values(optimizer) == mine.states);
@@ -197,7 +196,7 @@ TEST_CASE("states of one name that two optimizers have of a group are one hash")
         sk::CombinedOptimizer optimizer{model, {biases, others}};
         const Hashes hashes = sk::hash_values(optimizer);
         CHECK(hashes.size() == 2);
-        sk::AdamW<Engine> alone{model};
+        sk::AdamW<> alone{model};
         CHECK(sk::hash_values(alone) == hashes);
     });
 }

@@ -103,7 +103,7 @@ std::vector<double> trained(bool device, const MakeOptimizer& make_optimizer) {
             for (auto& layer : doubles) { f(layer); }
             for (auto& layer : more) { f(layer); }
         };
-        sk::LossScale<sk::DefaultEngine> loss_scale(rank, {.initial = 8, .growth_interval = 2});
+        sk::LossScale loss_scale(rank, {.initial = 8, .growth_interval = 2});
         for (std::size_t step = 0; step < 6; ++step) {
             sk::Accumulation accumulation{model};
             std::size_t group = 0;

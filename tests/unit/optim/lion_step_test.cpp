@@ -152,8 +152,8 @@ TEST_CASE("Lion: a frozen parameter keeps its value under weight decay") {
     for (const auto& policy : plain_policies) {
         CAPTURE(policy.name());
         sk::threads::run(Flat{3}, [&](auto& rank) {
-            toy::LinearLayer<sk::DynamicPolicy, sk::threads::Engine> layer(
-                rank, "layer", toy::linear_shapes(), {policy, sk::Packing::aligned, toy::Linear::mask<Weight>()});
+            toy::LinearLayer<sk::DynamicPolicy> layer(rank, "layer", toy::linear_shapes(),
+                                                      {policy, sk::Packing::aligned, toy::Linear::mask<Weight>()});
             toy::number(layer);
             sk::Model model{layer};
             sk::Lion optimizer{model, {.learning_rate = 0.5, .weight_decay = 0.5}};

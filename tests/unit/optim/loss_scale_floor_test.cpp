@@ -146,8 +146,7 @@ TEST_CASE(
 
 TEST_CASE("after 200 steps with NaN the next ones train, and a trainer can ask what was skipped") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        sk::Sharded<sk::Params<Weight>, sk::FullShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>> layer(
-            rank, "layer");
+        sk::Sharded<sk::Params<Weight>, sk::FullShard, sk::Precision<float>> layer(rank, "layer");
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         sk::LossScale scale{rank};
@@ -173,8 +172,7 @@ TEST_CASE("after 200 steps with NaN the next ones train, and a trainer can ask w
 
 TEST_CASE("the verdict is of what the update takes: a finite gradient that its scale makes infinite skips the step") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        sk::Sharded<sk::Params<Weight>, sk::FullShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>> layer(
-            rank, "layer");
+        sk::Sharded<sk::Params<Weight>, sk::FullShard, sk::Precision<float>> layer(rank, "layer");
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         sk::LossScale scale{rank, {.initial = 0x1p-30, .minimum = 0x1p-30}};

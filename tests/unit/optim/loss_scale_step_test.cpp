@@ -133,8 +133,7 @@ TEST_CASE("an overflow on one rank of tp, of a parameter that each of them holds
         CAPTURE(policy.name());
         CAPTURE(overflowing);
         sk::threads::run(mesh, [&](auto& rank) {
-            using Engine = sk::EngineOf<decltype(rank)>;
-            using Layer = sk::Sharded<Parts, sk::DynamicPolicy, Engine>;
+            using Layer = sk::Sharded<Parts, sk::DynamicPolicy>;
             std::vector<Layer> layers;
             for (const char* path : {"first", "last"}) {
                 layers.emplace_back(rank, path, sk::Shapes<Parts>{}, typename Layer::Options{.policy = policy});

@@ -47,8 +47,8 @@ struct Norm : sk::Param<"norm", E, 41> {};
 template <class E>
 using Block = sk::Params<Columns<E>, Frozen<E>, Norm<E>>;
 
-template <class E, class Engine, class Precision = sk::DefaultPrecision<E>>
-using Layer = sk::Sharded<Block<E>, sk::DynamicPolicy, Engine, Precision>;
+template <class E, class Precision = sk::DefaultPrecision<E>>
+using Layer = sk::Sharded<Block<E>, sk::DynamicPolicy, Precision>;
 
 /// Steps whose sums over ranks are exact, of gradients that depend on the whole tensor's element alone.
 template <class L, class Optimizer>
@@ -95,7 +95,7 @@ template <class E, class Precision = sk::DefaultPrecision<E>>
 std::vector<float> trained(const Run& run, std::uint64_t seed, const char* path = "block") {
     std::vector<float> result;
     sk::threads::run(sk::DeviceMesh{run.dp, run.tp}, [&](auto& rank) {
-        Layer<E, sk::threads::Engine, Precision> layer{
+        Layer<E, Precision> layer{
             rank,
             path,
             {},
@@ -118,10 +118,9 @@ TEST_CASE(
         CAPTURE(run.policy.name());
         sk::threads::run(sk::DeviceMesh{run.dp, run.tp}, [&](auto& rank) {
             using E = sk::bf16;
-            Layer<E, sk::threads::Engine> chosen{
-                rank, "chosen", {}, {.policy = run.policy, .master = sk::MasterWeights::none}};
-            Layer<E, sk::threads::Engine, sk::Precision<E, E, float, E>> typed{rank, "typed", {}, {run.policy}};
-            Layer<E, sk::threads::Engine> kept{rank, "kept", {}, {run.policy}};
+            Layer<E> chosen{rank, "chosen", {}, {.policy = run.policy, .master = sk::MasterWeights::none}};
+            Layer<E, sk::Precision<E, E, float, E>> typed{rank, "typed", {}, {run.policy}};
+            Layer<E> kept{rank, "kept", {}, {run.policy}};
             const auto train = [](auto& layer) {
                 number(layer);
                 sk::Model model{layer};
@@ -163,12 +162,12 @@ TEST_CASE_TEMPLATE(
 TEST_CASE("stochastic rounding: bits are those of philox at (seed, step, element), whatever the engine does") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         using E = sk::bf16;
-        Layer<E, sk::self::Engine> layer{rank,
-                                         "block",
-                                         {},
-                                         {.policy = sk::DynamicPolicy(sk::NoShard{}),
-                                          .master = sk::MasterWeights::none,
-                                          .stochastic_rounding = {{.seed = 7}}}};
+        Layer<E> layer{rank,
+                       "block",
+                       {},
+                       {.policy = sk::DynamicPolicy(sk::NoShard{}),
+                        .master = sk::MasterWeights::none,
+                        .stochastic_rounding = {{.seed = 7}}}};
         number(layer);
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 0.0009765625}};
@@ -204,7 +203,7 @@ TEST_CASE("stochastic rounding: a thousand updates below a spacing's half move a
     const auto mean_of = [](auto rounding) {
         double mean = 0;
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            sk::Sharded<Wide, sk::FullShard, sk::threads::Engine> layer{
+            sk::Sharded<Wide, sk::FullShard> layer{
                 rank, "wide", {}, {.master = sk::MasterWeights::none, .stochastic_rounding = rounding}};
             layer.initialize([](auto, auto, auto) { return 1.0; });
             sk::Model model{layer};
@@ -234,8 +233,7 @@ TEST_CASE("an update converts some elements at a time, of which each gets the bi
     const auto trained = [](std::size_t dp, const sk::ShardedOptions<Wide, sk::FullShard>& options) {
         std::vector<float> all(3001);
         sk::threads::run(sk::DeviceMesh{dp}, [&](auto& rank) {
-            sk::Sharded<Wide, sk::FullShard, sk::threads::Engine> layer{
-                rank, "wide", {{"weight", {all.size()}}}, options};
+            sk::Sharded<Wide, sk::FullShard> layer{rank, "wide", {{"weight", {all.size()}}}, options};
             layer.initialize([](auto, auto, std::uint64_t i) { return 1 + 0.125 * static_cast<double>(i % 64); });
             sk::Model model{layer};
             sk::AdamW optimizer{model, {.learning_rate = 0.1}};
@@ -261,12 +259,12 @@ TEST_CASE("an update converts some elements at a time, of which each gets the bi
 TEST_CASE("stochastic rounding: a run that is resumed, on other ranks, goes on with the same bits") {
     const temporary_folder::Folder folder;
     const auto options = [](const sk::DynamicPolicy& policy) {
-        return Layer<sk::bf16, sk::threads::Engine>::Options{
+        return Layer<sk::bf16>::Options{
             .policy = policy, .master = sk::MasterWeights::none, .stochastic_rounding = {{.seed = 3}}};
     };
     std::vector<float> expected;
     sk::threads::run(sk::DeviceMesh{3}, [&](auto& rank) {
-        Layer<sk::bf16, sk::threads::Engine> layer{rank, "block", {}, options(sk::DynamicPolicy(sk::FullShard{}))};
+        Layer<sk::bf16> layer{rank, "block", {}, options(sk::DynamicPolicy(sk::FullShard{}))};
         number(layer);
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.001}};
@@ -280,7 +278,7 @@ TEST_CASE("stochastic rounding: a run that is resumed, on other ranks, goes on w
         if (rank.rank() == 0) { expected = all; }
     });
     sk::threads::run(sk::DeviceMesh{2}, [&](auto& rank) {
-        Layer<sk::bf16, sk::threads::Engine> layer{rank, "block", {}, options(sk::DynamicPolicy(sk::NoShard{}))};
+        Layer<sk::bf16> layer{rank, "block", {}, options(sk::DynamicPolicy(sk::NoShard{}))};
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.001}};
         sk::checkpoint::load(rank, folder.file("run/step-00000002"), sk::checkpoint::State{model, optimizer});
@@ -293,22 +291,21 @@ TEST_CASE("masters and rounding that a group cannot have, or that ranks do not a
     using sk::MasterWeights;
     const sk::DynamicPolicy policy(sk::NoShard{});
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        using Engine = sk::self::Engine;
-        CHECK_REFUSED((Layer<sk::bf16, Engine>{rank, "g", {}, {.policy = policy, .stochastic_rounding = {{1}}}}),
+        CHECK_REFUSED((Layer<sk::bf16>{rank, "g", {}, {.policy = policy, .stochastic_rounding = {{1}}}}),
                       "'g': stochastic rounding of bf16 parameters with a master, expected 16-bit parameters "
                       "and MasterWeights::none");
-        CHECK_REFUSED((Layer<float, Engine>{rank, "g", {}, {.policy = policy, .stochastic_rounding = {{1}}}}),
+        CHECK_REFUSED((Layer<float>{rank, "g", {}, {.policy = policy, .stochastic_rounding = {{1}}}}),
                       "'g': stochastic rounding of fp32 parameters without a master");
-        CHECK_REFUSED((Layer<float, Engine, sk::Precision<float, float, double, double>>{
+        CHECK_REFUSED((Layer<float, sk::Precision<float, float, double, double>>{
                           rank, "g", {}, {.policy = policy, .master = MasterWeights::none}}),
                       "'g': MasterWeights::none with fp64 masters of fp32 parameters, expected kept");
     });
     const auto on_two = [&](auto options_of) {
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            const Layer<sk::bf16, sk::threads::Engine> layer{rank, "g", {}, options_of(rank.rank())};
+            const Layer<sk::bf16> layer{rank, "g", {}, options_of(rank.rank())};
         });
     };
-    using Options = Layer<sk::bf16, sk::threads::Engine>::Options;
+    using Options = Layer<sk::bf16>::Options;
     CHECK_REFUSED(on_two([&](std::size_t rank) {
                       return Options{.policy = policy,
                                      .master = rank == 0 ? MasterWeights::none : MasterWeights::kept};

@@ -44,8 +44,7 @@ void check(const Mesh& mesh, const sk::Matrices& matrices = {}) {
     std::vector<std::size_t> bytes(ranks);
     std::vector<sk::TrafficLog> logs(ranks);
     sk::threads::run(mesh, [&](auto& rank) {
-        using Engine = sk::threads::Engine;
-        std::vector<sk::Sharded<List, Policy, Engine>> layers;
+        std::vector<sk::Sharded<List, Policy>> layers;
         for (const std::string_view path : paths) { layers.emplace_back(rank, std::string(path), block()); }
         sk::Model model{layers};
         sk::Muon optimizer{model, {}, {}, matrices};

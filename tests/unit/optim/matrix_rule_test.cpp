@@ -75,15 +75,14 @@ std::vector<double> by_hand(std::size_t rows, std::size_t columns, int steps) {
 TEST_CASE(
     "a rule that keeps matrices on their owners goes on from step to step, skips a step, and resumes anywhere") {
     const temporary_folder::Folder folder;
-    using Engine = sk::threads::Engine;
     /// Steps [first, last) on `ranks`, from the checkpoint `from` unless that is empty, and a save in `to`.
     const auto run = [&](std::size_t ranks, int first, int last, const std::string& from, const std::string& to) {
         sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
-            sk::Sharded<Group, sk::FullShard, Engine> layer{rank, "layer"};
+            sk::Sharded<Group, sk::FullShard> layer{rank, "layer"};
             sk::Model model{layer};
-            sk::rules::MatrixOptimizer<RowRule, Engine, sk::DefaultPrecision<double>> optimizer{
+            sk::rules::MatrixOptimizer<RowRule, sk::DefaultPrecision<double>> optimizer{
                 model, sk::HostProducts{}, {.learning_rate = 0.1}};
-            sk::LossScale<Engine> loss_scale{rank, {.initial = 1}};
+            sk::LossScale loss_scale{rank, {.initial = 1}};
             const sk::checkpoint::State state{model, optimizer, loss_scale};
             const auto step = [&](int number, double factor) {
                 sk::Accumulation accumulation{model};

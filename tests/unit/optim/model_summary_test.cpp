@@ -21,7 +21,7 @@ TEST_CASE("model_summary: a line for each parameter with what this rank holds of
     std::vector<std::string> alone(2);
     std::vector<std::string> with_states(2);
     sk::threads::run(sk::DeviceMesh<2, 2>{}, [&](auto& rank) {
-        using Layer = sk::Sharded<sk::TensorList<sk::bf16>, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<sk::TensorList<sk::bf16>, sk::FullShard>;
         const sk::ParameterAttributes split{.tp = {sk::TpPlacement::Kind::split, 0}};
         Layer first(rank, "first", {{"weight", {64, 16}, split}});
         Layer second(rank, "second", {{"scalar", {}, {.frozen = true}}, {"gain", {128}}});

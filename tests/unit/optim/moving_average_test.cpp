@@ -31,10 +31,9 @@ namespace moving_average_test {
 
 namespace {
 
-using Engine = sk::threads::Engine;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
 template <class E, class P = sk::DefaultPrecision<E>>
-using Layer = sk::Sharded<sk::TensorList<E>, sk::DynamicPolicy, Engine, P>;
+using Layer = sk::Sharded<sk::TensorList<E>, sk::DynamicPolicy, P>;
 
 const sk::DynamicPolicy no_shard{sk::NoShard{}}, shard_optimizer{sk::ShardOptimizer{}}, full_shard{sk::FullShard{}};
 

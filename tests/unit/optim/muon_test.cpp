@@ -40,7 +40,6 @@ namespace sk = shardkit;
 
 namespace {
 
-using Engine = sk::threads::Engine;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 const sk::DynamicPolicy policies[] = {
@@ -93,15 +92,15 @@ struct Choice {
 template <class Precision>
 struct Trainer {
     using T = typename Precision::Gather;
-    using Layer = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy, Engine, Precision>;
-    sk::Rank<Engine, Mesh>& rank;
+    using Layer = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy, Precision>;
+    sk::Rank<Mesh>& rank;
     Choice choice;
     Layer first, second;
-    sk::Model<Engine, Precision> model{first, second};
-    sk::Muon<Engine, Precision> optimizer;
-    sk::LossScale<Engine> loss_scale;
+    sk::Model<Precision> model{first, second};
+    sk::Muon<Precision> optimizer;
+    sk::LossScale loss_scale;
 
-    Trainer(sk::Rank<Engine, Mesh>& on, const sk::DynamicPolicy& policy, Choice chosen = {})
+    Trainer(sk::Rank<Mesh>& on, const sk::DynamicPolicy& policy, Choice chosen = {})
         : rank(on),
           choice(std::move(chosen)),
           first(on, "blocks.0", tensor_list<T>(), layer_options(policy)),
@@ -121,7 +120,7 @@ struct Trainer {
         return options;
     }
     /// The same gradients whatever the mesh: the first data rank has all, the others zeros.
-    void add(sk::Accumulation<Engine>& accumulation, Layer& layer, std::uint64_t seed, double factor) {
+    void add(sk::Accumulation& accumulation, Layer& layer, std::uint64_t seed, double factor) {
         auto gradients = accumulation.gradients(layer);
         const auto& grid = rank.grid();
         if (grid.coordinate("dp", rank.rank()) == 0 && grid.coordinate("cp", rank.rank()) == 0) {
@@ -150,7 +149,7 @@ struct Trainer {
         } else {
             add(accumulation, second, 1000 * number + 500, factor);
         }
-        sk::StepOptions<Engine> options{.divisor = sk::sum, .max_norm = choice.max_norm};
+        sk::StepOptions options{.divisor = sk::sum, .max_norm = choice.max_norm};
         if (choice.scales) { options.loss_scale = &loss_scale; }
         optimizer.step(std::move(accumulation), options);
     }
@@ -200,7 +199,7 @@ TEST_CASE_TEMPLATE("steps are torch.optim.Muon's, on one rank and on three", A, 
         for (const std::size_t ranks : {std::size_t{1}, std::size_t{3}}) {
             sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
                 using Precision = sk::DefaultPrecision<A>;
-                sk::Sharded<sk::TensorList<A>, sk::FullShard, Engine, Precision> layer(
+                sk::Sharded<sk::TensorList<A>, sk::FullShard, Precision> layer(
                     rank, "layer", sk::TensorList<A>{{"weight", std::vector{rows, columns}}});
                 const auto initial = golden.at("initial").get<std::vector<A>>();
                 layer.load("weight", std::span<const A>(initial));
@@ -268,7 +267,7 @@ std::vector<float> one_step(std::size_t tp, const std::vector<std::pair<std::str
         for (const auto& [name, number] : rows) {
             list.emplace_back(name, std::vector{number, std::size_t{5}}, attributes);
         }
-        sk::Sharded<sk::TensorList<float>, sk::NoShard, Engine> layer(rank, "layer", sk::TensorList<float>(list));
+        sk::Sharded<sk::TensorList<float>, sk::NoShard> layer(rank, "layer", sk::TensorList<float>(list));
         sk::Model model{layer};
         sk::Muon optimizer{model, {.learning_rate = 0.1}, {}, matrices};
         sk::Accumulation accumulation{model};
@@ -410,8 +409,8 @@ TEST_CASE(
                 for (const Stack& stack : stacks) {
                     list.emplace_back(stack.name, stack.extents, split(stack.split));
                 }
-                sk::Sharded<List, sk::DynamicPolicy, Engine, sk::DefaultPrecision<double>> layer(
-                    rank, "layer", List(list), {policy});
+                sk::Sharded<List, sk::DynamicPolicy, sk::DefaultPrecision<double>> layer(rank, "layer", List(list),
+                                                                                         {policy});
                 layer.initialize([](auto, auto, auto i) { return first_value(i); });
                 sk::Model model{layer};
                 sk::Muon optimizer{model, of_stacks, {}, matrices};
@@ -553,8 +552,8 @@ TEST_CASE(
     "works in") {
     // 48 elements: 32 on rank 0, which owns the matrix, and 16 on rank 1.
     sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
-        sk::Sharded<sk::TensorList<float>, sk::FullShard, Engine> layer(rank, "layer",
-                                                                        sk::TensorList<float>{{"weight", {8, 6}}});
+        sk::Sharded<sk::TensorList<float>, sk::FullShard> layer(rank, "layer",
+                                                                sk::TensorList<float>{{"weight", {8, 6}}});
         sk::Model model{layer};
         sk::Muon optimizer{model};
         const std::size_t slots = 32 + 48;  // one batch
@@ -571,8 +570,8 @@ TEST_CASE(
     });
     // Under NoShard the owner gives the matrix to all, and its directions come from itself.
     sk::threads::run(Mesh(3, 1, 1), [](auto& rank) {
-        sk::Sharded<sk::TensorList<float>, sk::NoShard, Engine> layer(rank, "layer",
-                                                                      sk::TensorList<float>{{"weight", {8, 6}}});
+        sk::Sharded<sk::TensorList<float>, sk::NoShard> layer(rank, "layer",
+                                                              sk::TensorList<float>{{"weight", {8, 6}}});
         sk::Model model{layer};
         sk::Muon optimizer{model};
         sk::Accumulation accumulation{model};
@@ -594,7 +593,7 @@ template <class Group, class Put>
 std::vector<float> stepped(const Put& put) {
     std::vector<float> values(24);
     sk::threads::run(Mesh(2, 1, 1), [&](auto& rank) {
-        sk::Sharded<Group, sk::FullShard, Engine> layer(rank, "layer");
+        sk::Sharded<Group, sk::FullShard> layer(rank, "layer");
         sk::Model model{layer};
         sk::Muon optimizer{model, {.learning_rate = 0.1}};
         sk::Accumulation accumulation{model};
@@ -693,7 +692,7 @@ TEST_CASE("two learning rates are two numbers that a schedule multiplies, from a
 TEST_CASE("what Muon cannot do is refused, by name") {
     sk::threads::run(Mesh(1, 1, 1), [](auto& rank) {
         using List = sk::TensorList<float>;
-        sk::Sharded<List, sk::FullShard, Engine> layer(rank, "layer", List{{"weight", {6, 4}}, {"bias", {6}}});
+        sk::Sharded<List, sk::FullShard> layer(rank, "layer", List{{"weight", {6, 4}}, {"bias", {6}}});
         sk::Model model{layer};
         const auto refused = [&](const sk::MuonOptions& options, const sk::Matrices& matrices,
                                  const std::vector<sk::ParamGroup>& groups) {
@@ -704,8 +703,7 @@ TEST_CASE("what Muon cannot do is refused, by name") {
         const auto everything = [](auto, auto) { return true; };
         CHECK(
             has(refused({}, {.matches = everything}, {}), "'layer.bias' has the shape [6], expected two dimensions"));
-        sk::Sharded<List, sk::FullShard, Engine> stacked(rank, "stacked",
-                                                         List{{"weight", {6, 4}}, {"experts", {2, 6, 4}}});
+        sk::Sharded<List, sk::FullShard> stacked(rank, "stacked", List{{"weight", {6, 4}}, {"experts", {2, 6, 4}}});
         sk::Model with_experts{stacked};
         const auto refused_stack = [&](const sk::Matrices& matrices) {
             return thrown_message<std::invalid_argument>([&] { sk::Muon optimizer{with_experts, {}, {}, matrices}; });
@@ -734,8 +732,8 @@ TEST_CASE("what Muon cannot do is refused, by name") {
         CHECK(has(refused({.momentum = 1}, {}, {}), "Muon: momentum is 1"));
     });
     sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
-        sk::Sharded<sk::TensorList<float>, sk::FullShard, Engine> layer(rank, "layer",
-                                                                        sk::TensorList<float>{{"weight", {6, 4}}});
+        sk::Sharded<sk::TensorList<float>, sk::FullShard> layer(rank, "layer",
+                                                                sk::TensorList<float>{{"weight", {6, 4}}});
         sk::Model model{layer};
         CHECK(has(thrown_message<std::invalid_argument>([&] {
                       sk::Muon optimizer{model, {}, {}, blocks_of(rank.rank() == 0 ? 3 : 2)};

@@ -47,9 +47,8 @@ struct GiveGradient {
 /// `make(model)`: an optimizer; `submit(stream, work)`: how the user's kernels run on this engine.
 template <class Rank, class Make, class Submit>
 std::vector<float> train_with(Rank& rank, const sk::DynamicPolicy& policy, const Make& make, const Submit& submit) {
-    using Engine = sk::EngineOf<Rank>;
     using List = sk::TensorList<float>;
-    using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<List, sk::DynamicPolicy>;
     const std::vector<std::pair<std::string, std::size_t>> sizes{{"wide", 24}, {"bias", 5}, {"square", 25}};
     std::vector<Layer> layers;
     for (const char* path : {"a", "b", "c"}) {
@@ -98,16 +97,15 @@ struct InBatches {
 };
 template <class Rank, class Products, class Submit>
 InBatches train_in_batches(Rank& rank, const Products& products, const Submit& submit, bool one_by_one) {
-    using Engine = sk::EngineOf<Rank>;
     using List = sk::TensorList<float>;
     constexpr std::size_t columns = 90'000;
-    std::vector<sk::Sharded<List, sk::FullShard, Engine>> layers;
+    std::vector<sk::Sharded<List, sk::FullShard>> layers;
     for (const char* path : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
         layers.emplace_back(rank, path, List{{"thin", {2, columns}}});
     }
     sk::Model model{layers};
     model.initialize([](auto, auto, auto i) { return 1.0 / static_cast<double>(i + 2); });
-    sk::rules::MatrixOptimizer<sk::rules::MuonRule, Engine> optimizer{model, products, {.learning_rate = 0.1}};
+    sk::rules::MatrixOptimizer<sk::rules::MuonRule> optimizer{model, products, {.learning_rate = 0.1}};
     const auto step = [&](std::size_t number) {
         sk::Accumulation accumulation{model, 1};
         for (std::size_t l = 0; l < layers.size(); ++l) {

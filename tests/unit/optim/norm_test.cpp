@@ -60,8 +60,7 @@ TEST_CASE("global_norm: the same bits on 1 to 5 ranks under every policy, at the
     const auto norms_on = [](std::size_t ranks, const sk::DynamicPolicy& policy) {
         std::vector<double> norms;
         sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
-            using Layer = sk::Sharded<sk::Params<Odd, Long>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>,
-                                      sk::Precision<float>>;
+            using Layer = sk::Sharded<sk::Params<Odd, Long>, sk::DynamicPolicy, sk::Precision<float>>;
             Layer layer(rank, "layer", {}, {.policy = policy});
             sk::Model model{layer};
             for (const double size : {1.0, 1e-30, 1e-42, 1e30}) {
@@ -98,7 +97,7 @@ TEST_CASE("global_norm: the same bits on 1 to 5 ranks under every policy, at the
 
 TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::Sharded<Weight, sk::NoShard, sk::EngineOf<decltype(rank)>> layer{rank, "layer"};
+        sk::Sharded<Weight, sk::NoShard> layer{rank, "layer"};
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         const auto norm_of = [&](double value) {

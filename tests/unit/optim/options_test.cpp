@@ -131,13 +131,13 @@ std::string refusal_by(const Options& options, const std::vector<sk::ParamGroup>
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         using Precision = sk::Precision<Gather, Gather, Gather, Master>;
         using List = sk::TensorList<Gather>;
-        sk::Sharded<List, sk::NoShard, sk::self::Engine, Precision> layer(rank, "layer", List{{"weight", {2, 3}}});
+        sk::Sharded<List, sk::NoShard, Precision> layer(rank, "layer", List{{"weight", {2, 3}}});
         sk::Model model{layer};
         try {
             if constexpr (std::is_same_v<Options, sk::MuonOptions>) {
-                Optimizer<sk::self::Engine, Precision> made{model, options, {}, {}, groups};
+                Optimizer<Precision> made{model, options, {}, {}, groups};
             } else {
-                Optimizer<sk::self::Engine, Precision> made{model, options, groups};
+                Optimizer<Precision> made{model, options, groups};
             }
         } catch (const std::invalid_argument& error) { message = error.what(); }
     });
@@ -146,16 +146,16 @@ std::string refusal_by(const Options& options, const std::vector<sk::ParamGroup>
 }
 
 // By name, so that they can be given as templates.
-template <class Engine, class Precision>
-using AdamW = sk::AdamW<Engine, Precision>;
-template <class Engine, class Precision>
-using AMSGrad = sk::AMSGrad<Engine, Precision>;
-template <class Engine, class Precision>
-using Lion = sk::Lion<Engine, Precision>;
-template <class Engine, class Precision>
-using SGD = sk::SGD<Engine, Precision>;
-template <class Engine, class Precision>
-using Muon = sk::Muon<Engine, Precision>;
+template <class Precision>
+using AdamW = sk::AdamW<Precision>;
+template <class Precision>
+using AMSGrad = sk::AMSGrad<Precision>;
+template <class Precision>
+using Lion = sk::Lion<Precision>;
+template <class Precision>
+using SGD = sk::SGD<Precision>;
+template <class Precision>
+using Muon = sk::Muon<Precision>;
 
 /// Options that fp64 has and fp32 has not.
 template <template <class...> class Optimizer, class Options>
@@ -209,8 +209,8 @@ TEST_CASE("options of every rule are refused where the arithmetic that uses them
 
 TEST_CASE("options that are set later are refused alike, and nothing has changed then") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::Sharded<sk::TensorList<float>, sk::NoShard, sk::self::Engine> layer(
-            rank, "layer", sk::TensorList<float>{{"weight", {2, 3}}});
+        sk::Sharded<sk::TensorList<float>, sk::NoShard> layer(rank, "layer",
+                                                              sk::TensorList<float>{{"weight", {2, 3}}});
         sk::Model model{layer};
         const auto all = [](auto, auto) { return true; };
         sk::AdamW optimizer{model, {}, {{.matches = all, .learning_rate_scale = 1e10}}};

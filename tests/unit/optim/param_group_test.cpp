@@ -161,7 +161,7 @@ TEST_CASE("parameter groups: one that has no effect is refused, with what it giv
                          {{.matches = is_bias, .beta2 = 0.5},
                           {.matches = [](auto, auto name) { return name == "weight"; }, .momentum = 0.5}}};
         using List = sk::TensorList<float>;
-        sk::Sharded<List, sk::FullShard, sk::threads::Engine> matrix{rank, "matrix", List{{"weight", {2, 3}}}};
+        sk::Sharded<List, sk::FullShard> matrix{rank, "matrix", List{{"weight", {2, 3}}}};
         sk::Model matrices{matrix};
         sk::Muon alone{matrices};
     });
@@ -172,7 +172,7 @@ TEST_CASE("parameter groups: of a large model the refusal names some parameters"
         std::vector<sk::NamedTensor> tensors;
         for (int i = 0; i < 40; ++i) { tensors.emplace_back("t" + std::to_string(i), std::vector<std::size_t>{2}); }
         using List = sk::TensorList<float>;
-        sk::Sharded<List, sk::NoShard, sk::self::Engine> layer{rank, "layer", List(tensors)};
+        sk::Sharded<List, sk::NoShard> layer{rank, "layer", List(tensors)};
         sk::Model model{layer};
         CHECK_REFUSED((sk::AdamW{model, {}, {{.matches = [](auto, auto) { return false; }, .weight_decay = 0}}}),
                       "'layer.t30', 'layer.t31' and 8 more (");

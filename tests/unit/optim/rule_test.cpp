@@ -79,9 +79,9 @@ struct OwnRule {
     }
 };
 
-template <class Rule = OwnRule, class Engine, class Precision>
-auto own_optimizer(const sk::Model<Engine, Precision>& model, const typename Rule::Options& options = {}) {
-    return sk::rules::RuleOptimizer<Rule, Engine, Precision>(model, options, {}, sk::SourceLocation::current());
+template <class Rule = OwnRule, class Precision>
+auto own_optimizer(const sk::Model<Precision>& model, const typename Rule::Options& options = {}) {
+    return sk::rules::RuleOptimizer<Rule, Precision>(model, options, {}, sk::SourceLocation::current());
 }
 
 /// The same with more options than a rule that is a value has room for.
@@ -171,17 +171,16 @@ static_assert(sk::rules::UpdateOf<sk::rules::SgdUpdate<double>, double, 0> &&
 static_assert(sk::rules::UpdateOf<OwnUpdate<float>, float, 3> && !sk::rules::UpdateOf<OwnUpdate<float>, float, 2>);
 
 template <class Rule>
-using OptimizerOf = sk::rules::RuleOptimizer<Rule, sk::host::Engine, sk::DefaultPrecision<float>>;
+using OptimizerOf = sk::rules::RuleOptimizer<Rule, sk::DefaultPrecision<float>>;
 template <class Rule>
-using Frame = sk::detail::OptimizerFrame<Rule, sk::host::Engine>;
+using Frame = sk::detail::OptimizerFrame<Rule>;
 // On the host rules share one frame.
 static_assert(std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<sk::rules::AdamWRule>> &&
               std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<sk::rules::SgdRule>> &&
               std::is_base_of_v<Frame<sk::detail::AnyRule>, OptimizerOf<OwnRule>>);
 static_assert(std::is_base_of_v<Frame<LargeRule>, OptimizerOf<LargeRule>>);
 // And precisions.
-static_assert(
-    std::is_base_of_v<Frame<sk::detail::AnyRule>, sk::AdamW<sk::host::Engine, sk::DefaultPrecision<sk::bf16>>>);
+static_assert(std::is_base_of_v<Frame<sk::detail::AnyRule>, sk::AdamW<sk::DefaultPrecision<sk::bf16>>>);
 // What a small group's update costs beside its elements.
 static_assert(sizeof(sk::detail::AnyUpdateWork) <= 192 && sizeof(sk::detail::AnyProgress) <= 64);
 

@@ -124,7 +124,7 @@ TEST_CASE("set_options and set_param_groups: every hyper-parameter of every step
 
 TEST_CASE("set_options: NoDecay stays without, a ParamGroup of the bias' own keeps what it gives") {
     sk::threads::run(Flat{2}, [](auto& rank) {
-        using Layer = sk::Sharded<sk::TensorList<double>, sk::FullShard, sk::threads::Engine, sk::Precision<double>>;
+        using Layer = sk::Sharded<sk::TensorList<double>, sk::FullShard, sk::Precision<double>>;
         Layer layer(rank, "layer",
                     {{"a", {5}}, {"b", {5}, {.decay = false}}, {"c", {5}}, {"d", {5}, {.decay = false}}});
         layer.initialize([](auto, auto, auto) { return 1.0; });

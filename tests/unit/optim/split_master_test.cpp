@@ -31,7 +31,6 @@
 namespace split_master_test {
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 using sk::detail::SplitFloat;
 using temporary_folder::Folder;
 
@@ -39,7 +38,7 @@ struct Weight : sk::Param<"weight", sk::bf16, 67, 12>, sk::tp::Split<1> {};
 struct Bias : sk::Param<"bias", sk::bf16, 33> {};
 struct Fixed : sk::Param<"fixed", sk::bf16, 5>, sk::Frozen {};
 using Net = sk::Params<Weight, Bias, Fixed>;
-using Layer = sk::Sharded<Net, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<Net, sk::DynamicPolicy>;
 using Masters = std::map<std::size_t, std::uint32_t>;  // by parameter and whole index
 
 Layer::Options options(const sk::DynamicPolicy& policy, sk::MasterWeights master) {
@@ -50,9 +49,9 @@ Layer::Options options(const sk::DynamicPolicy& policy, sk::MasterWeights master
 
 template <sk::StateFormat Format>
 struct Trainer {
-    using Optimizer = sk::AdamW<Engine, sk::DefaultPrecision<sk::bf16>, Format>;
+    using Optimizer = sk::AdamW<sk::DefaultPrecision<sk::bf16>, Format>;
 
-    Trainer(sk::Context<Engine>& context, const sk::DynamicPolicy& policy, sk::MasterWeights master)
+    Trainer(sk::Context& context, const sk::DynamicPolicy& policy, sk::MasterWeights master)
         : layer(context, "layer", sk::Shapes<Net>{}, options(policy, master)),
           model{layer},
           optimizer(model, sk::states_in<Format>, {.learning_rate = 0.01}),
@@ -90,9 +89,9 @@ struct Trainer {
     }
 
     Layer layer;
-    sk::Model<Engine, sk::DefaultPrecision<sk::bf16>> model;
+    sk::Model<sk::DefaultPrecision<sk::bf16>> model;
     Optimizer optimizer;
-    sk::checkpoint::State<Engine> state;
+    sk::checkpoint::State state;
 };
 
 struct Run {
@@ -211,12 +210,12 @@ TEST_CASE("the average of split masters is that of kept ones") {
         std::vector<float> values;
         sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
             struct Plain : sk::Param<"weight", sk::bf16, 67, 12> {};
-            using Of = sk::Sharded<Plain, sk::FullShard, Engine>;
+            using Of = sk::Sharded<Plain, sk::FullShard>;
             typename Of::Options with;
             with.master = master;
             Of layer{rank, "layer", sk::Shapes<Plain>{}, with};
             layer.initialize([](auto, auto, std::size_t i) { return 0.0137 * static_cast<double>(i); });
-            using To = sk::Sharded<Averaged, sk::FullShard, Engine, sk::Precision<float, sk::bf16>>;
+            using To = sk::Sharded<Averaged, sk::FullShard, sk::Precision<float, sk::bf16>>;
             To to{rank, "average", {}, {.frozen = To::Group::all()}};
             sk::Model model{layer};
             sk::Model averages{to};
@@ -241,7 +240,7 @@ TEST_CASE("a split is refused where there are no two halves") {
         struct One : sk::Param<"one", Element, 8> {};
         return thrown_message<std::invalid_argument>([&] {
             sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-                using Of = sk::Sharded<One, sk::FullShard, Engine>;
+                using Of = sk::Sharded<One, sk::FullShard>;
                 typename Of::Options all;
                 all.master = sk::MasterWeights::split;
                 all.stochastic_rounding = with;

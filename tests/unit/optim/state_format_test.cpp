@@ -34,7 +34,6 @@
 namespace state_format_test {
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 using temporary_folder::Folder;
 
 // Sizes that divide nothing; the last block of each parameter is a part of one.
@@ -42,13 +41,13 @@ struct Weight : sk::Param<"weight", float, 67, 13> {};
 struct Bias : sk::Param<"bias", float, 33> {};
 struct One : sk::Param<"one", float, 1> {};
 using Net = sk::Params<Weight, Bias, One>;
-using Layer = sk::Sharded<Net, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<Net, sk::DynamicPolicy>;
 
 /// A model whose gradients are on data rank 0 alone: their sum has the same bits on any number of ranks.
 template <class Optimizer>
 struct Trainer {
     template <class Make>
-    Trainer(sk::Context<Engine>& context, const sk::DynamicPolicy& policy, const Make& make)
+    Trainer(sk::Context& context, const sk::DynamicPolicy& policy, const Make& make)
         : layer(context, "layer", sk::Shapes<Net>{}, Layer::Options{policy}),
           model{layer},
           optimizer(make(model)),
@@ -80,9 +79,9 @@ struct Trainer {
     }
 
     Layer layer;
-    sk::Model<Engine> model;
+    sk::Model<> model;
     Optimizer optimizer;
-    sk::checkpoint::State<Engine> state;
+    sk::checkpoint::State state;
 };
 
 const std::vector<sk::DynamicPolicy>& policies() {
@@ -127,10 +126,10 @@ void check_everywhere(const Make& make) {
 }
 
 template <sk::StateFormat Format>
-using AdamW = sk::AdamW<Engine, sk::DefaultPrecision<float>, Format>;
+using AdamW = sk::AdamW<sk::DefaultPrecision<float>, Format>;
 
 template <sk::StateFormat Format>
-AdamW<Format> adamw(const sk::Model<Engine>& model) {
+AdamW<Format> adamw(const sk::Model<>& model) {
     return {model, sk::states_in<Format>, {.learning_rate = 0.01}};
 }
 
@@ -144,27 +143,27 @@ TEST_CASE("states in blocks of 8 bits give the same bits on every mesh and polic
 
 TEST_CASE("Lion's, SGD's and AMSGrad's states are stored likewise, on two meshes") {
     const auto check = [](auto made) {
-        using Optimizer = decltype(made(std::declval<const sk::Model<Engine>&>()));
+        using Optimizer = decltype(made(std::declval<const sk::Model<>&>()));
         const std::uint64_t alone = trained<Optimizer>(1, sk::DynamicPolicy(sk::NoShard{}), 0, 5, made);
         CHECK(trained<Optimizer>(3, sk::DynamicPolicy(sk::FullShard{}), 0, 5, made) == alone);
     };
-    check([](const sk::Model<Engine>& model) { return sk::Lion{model, sk::states_in<sk::StateFormat::block8>}; });
-    check([](const sk::Model<Engine>& model) {
+    check([](const sk::Model<>& model) { return sk::Lion{model, sk::states_in<sk::StateFormat::block8>}; });
+    check([](const sk::Model<>& model) {
         return sk::SGD{model,
                        sk::states_in<sk::StateFormat::bf16>,
                        {.learning_rate = 0.1, .rule = sk::Momentum::nesterov, .momentum = 0.9}};
     });
-    check([](const sk::Model<Engine>& model) {
+    check([](const sk::Model<>& model) {
         return sk::SGD{model, sk::states_in<sk::StateFormat::block8>, {.learning_rate = 0.1}};  // no states at all
     });
-    check([](const sk::Model<Engine>& model) { return sk::AMSGrad{model, sk::states_in<sk::StateFormat::block8>}; });
+    check([](const sk::Model<>& model) { return sk::AMSGrad{model, sk::states_in<sk::StateFormat::block8>}; });
 }
 
 TEST_CASE("states follow full ones: the parameters after 200 steps differ by a part of what they have moved") {
     const auto moved = [](auto made) {
         std::vector<double> values;
         sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-            using Optimizer = decltype(made(std::declval<const sk::Model<Engine>&>()));
+            using Optimizer = decltype(made(std::declval<const sk::Model<>&>()));
             Trainer<Optimizer> trainer(rank, sk::DynamicPolicy(sk::NoShard{}), made);
             for (std::size_t s = 0; s < 200; ++s) { trainer.step(s); }
             const auto window = trainer.layer.unshard();
@@ -172,8 +171,7 @@ TEST_CASE("states follow full ones: the parameters after 200 steps differ by a p
         });
         return values;
     };
-    const std::vector<double> full =
-        moved([](const sk::Model<Engine>& m) { return adamw<sk::StateFormat::full>(m); });
+    const std::vector<double> full = moved([](const sk::Model<>& m) { return adamw<sk::StateFormat::full>(m); });
     const auto distance = [&](const std::vector<double>& other) {
         double sum = 0;
         double all = 0;
@@ -184,10 +182,8 @@ TEST_CASE("states follow full ones: the parameters after 200 steps differ by a p
         }
         return std::sqrt(sum / all);
     };
-    const double in_bf16 =
-        distance(moved([](const sk::Model<Engine>& m) { return adamw<sk::StateFormat::bf16>(m); }));
-    const double in_8_bits =
-        distance(moved([](const sk::Model<Engine>& m) { return adamw<sk::StateFormat::block8>(m); }));
+    const double in_bf16 = distance(moved([](const sk::Model<>& m) { return adamw<sk::StateFormat::bf16>(m); }));
+    const double in_8_bits = distance(moved([](const sk::Model<>& m) { return adamw<sk::StateFormat::block8>(m); }));
     CHECK(in_bf16 > 0);
     CHECK(in_bf16 < 0.02);
     CHECK(in_8_bits > in_bf16);
@@ -290,7 +286,7 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
     }
     // Into bf16 and out of full ones: one result on every mesh.
     const auto moved = [&](std::size_t ranks, const sk::DynamicPolicy& policy, const auto& make, const Folder& from) {
-        using Optimizer = decltype(make(std::declval<const sk::Model<Engine>&>()));
+        using Optimizer = decltype(make(std::declval<const sk::Model<>&>()));
         const Folder copy;
         std::filesystem::copy(from.path(), copy.path(), std::filesystem::copy_options::recursive);
         return trained<Optimizer>(ranks, policy, 3, 5, make, copy.path());
@@ -389,7 +385,7 @@ TEST_CASE("codes of roots, as they were stored before, are refused by name") {
     trained<AdamW<StateFormat::block8>>(2, shards, 0, 3, adamw<StateFormat::block8>, folder.path());
     renamed_in_step::rename(only_step(folder), ".powers", ".scales");
     const auto message = [&](const auto& make) {
-        using Optimizer = decltype(make(std::declval<const sk::Model<Engine>&>()));
+        using Optimizer = decltype(make(std::declval<const sk::Model<>&>()));
         return thrown_message<sk::FileError>([&] { trained<Optimizer>(3, shards, 3, 4, make, folder.path()); });
     };
     const std::string in_blocks = message(adamw<StateFormat::block8>);
@@ -406,7 +402,7 @@ TEST_CASE("codes are refused by a group whose memory has no blocks") {
     using Pair = sk::Params<Odd, Bias>;
     const auto with = [&](sk::Packing packing, auto format, const auto& use) {
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            using Of = sk::Sharded<Pair, sk::FullShard, Engine>;
+            using Of = sk::Sharded<Pair, sk::FullShard>;
             Of layer{rank, "layer", sk::Shapes<Pair>{}, typename Of::Options{.packing = packing}};
             sk::Model model{layer};
             sk::AdamW optimizer{model, format};
@@ -430,7 +426,7 @@ TEST_CASE("blocks are refused where they would depend on the mesh") {
     const auto made = [](auto group, sk::Packing packing) {
         return thrown_message<std::invalid_argument>([&] {
             sk::threads::run(sk::DeviceMesh<2, 2>{}, [&](auto& rank) {
-                using Of = sk::Sharded<decltype(group), sk::FullShard, Engine>;
+                using Of = sk::Sharded<decltype(group), sk::FullShard>;
                 Of layer{rank, "layer", sk::Shapes<decltype(group)>{}, typename Of::Options{.packing = packing}};
                 sk::Model model{layer};
                 sk::AdamW optimizer{model, sk::states_in<sk::StateFormat::block8>};
@@ -455,8 +451,7 @@ TEST_CASE("shards() lists the scales of blocks beside their codes, which reach t
         std::map<std::string, std::string> shapes;
         std::mutex mutex;
         sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
-            sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer{
-                rank, "layer", tensors, {policy}};
+            sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy> layer{rank, "layer", tensors, {policy}};
             layer.initialize([](auto, auto, auto) { return 0.5; });
             sk::Model model{layer};
             sk::AdamW optimizer{model, sk::states_in<sk::StateFormat::block8>, {.beta1 = 0.5}};
@@ -543,9 +538,9 @@ struct Short : sk::Param<"bias", float, 7> {};
 
 /// AdamW with one gradient throughout: it moves every element by its rate in each step, but for what codes round.
 struct Mixed {
-    using Layer = sk::Sharded<sk::Params<Wide, Short>, sk::FullShard, Engine>;
+    using Layer = sk::Sharded<sk::Params<Wide, Short>, sk::FullShard>;
 
-    Mixed(sk::Context<Engine>& rank, const Formats& formats) : layer(rank, "layer"), model(layer) {
+    Mixed(sk::Context& rank, const Formats& formats) : layer(rank, "layer"), model(layer) {
         if (formats.by == Formats::By::one) {
             parts.push_back(made(formats.of_weight, {}));
         } else {
@@ -557,25 +552,25 @@ struct Mixed {
             if (weight_first) { of("bias", formats.of_weight); }
             of("weight", formats.of_bias);
             if (!weight_first) { of("bias", formats.of_weight); }
-            both = std::make_unique<sk::CombinedOptimizer<Engine>>(
-                model, std::vector<std::reference_wrapper<sk::Optimizer<Engine>>>{*parts[0], *parts[1]});
+            both = std::make_unique<sk::CombinedOptimizer>(
+                model, std::vector<std::reference_wrapper<sk::Optimizer>>{*parts[0], *parts[1]});
         }
     }
-    std::unique_ptr<sk::Optimizer<Engine>> made(sk::StateFormat format, const std::vector<sk::ParamGroup>& groups) {
+    std::unique_ptr<sk::Optimizer> made(sk::StateFormat format, const std::vector<sk::ParamGroup>& groups) {
         const sk::AdamWOptions options{
             .learning_rate = 0.25, .beta1 = 0.9, .beta2 = 0.75, .epsilon = 1e-30, .weight_decay = 0};
         using P = sk::DefaultPrecision<float>;
         using enum sk::StateFormat;
         switch (format) {
             case full:
-                return std::make_unique<sk::AdamW<Engine, P, full>>(model, sk::states_in<full>, options, groups);
+                return std::make_unique<sk::AdamW<P, full>>(model, sk::states_in<full>, options, groups);
             case bf16:
-                return std::make_unique<sk::AdamW<Engine, P, bf16>>(model, sk::states_in<bf16>, options, groups);
+                return std::make_unique<sk::AdamW<P, bf16>>(model, sk::states_in<bf16>, options, groups);
             default:
-                return std::make_unique<sk::AdamW<Engine, P, block8>>(model, sk::states_in<block8>, options, groups);
+                return std::make_unique<sk::AdamW<P, block8>>(model, sk::states_in<block8>, options, groups);
         }
     }
-    sk::Optimizer<Engine>& optimizer() { return both ? *both : *parts.front(); }
+    sk::Optimizer& optimizer() { return both ? *both : *parts.front(); }
     void step() {
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
@@ -594,9 +589,9 @@ struct Mixed {
     }
 
     Layer layer;
-    sk::Model<Engine> model;
-    std::vector<std::unique_ptr<sk::Optimizer<Engine>>> parts;
-    std::unique_ptr<sk::CombinedOptimizer<Engine>> both;
+    sk::Model<> model;
+    std::vector<std::unique_ptr<sk::Optimizer>> parts;
+    std::unique_ptr<sk::CombinedOptimizer> both;
 };
 
 }  // namespace

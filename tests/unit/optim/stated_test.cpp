@@ -226,7 +226,7 @@ TEST_CASE("a loss scale that differs between ranks") {
     check_said("use of the loss scale number 2 at ", "use of the loss scale number 1 at ",
                [](auto& rank, auto& layer, auto& model) {
                    sk::SGD optimizer{model, {}};
-                   std::optional<sk::LossScale<sk::EngineOf<decltype(rank)>>> scale(std::in_place, rank);
+                   std::optional<sk::LossScale> scale(std::in_place, rank);
                    for (int step = 0; step < 2; ++step) {
                        if (rank.rank() == 1) { scale.emplace(rank); }
                        sk::Accumulation accumulation{model};
@@ -346,7 +346,7 @@ TEST_CASE("adopted memory whose values differ between ranks when they are first 
     const auto use = [](double written, bool before) {
         std::array<std::string, 2> texts;
         sk::threads::run(Flat{2}, [&](auto& rank) {
-            using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>>;
+            using Layer = toy::LinearLayer<sk::NoShard>;
             std::vector<double> memory(42, rank.rank() == 1 && before ? 2 : 1);
             auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {memory, {}});
             if (rank.rank() == 1) { memory[3] = written; }

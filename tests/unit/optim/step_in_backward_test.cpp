@@ -42,11 +42,11 @@ namespace step_in_backward_test {
 namespace {
 
 template <class P>
-using Layer = sk::Sharded<sk::TensorList<typename P::Gather>, sk::DynamicPolicy, sk::threads::Engine, P>;
+using Layer = sk::Sharded<sk::TensorList<typename P::Gather>, sk::DynamicPolicy, P>;
 
 template <class P>
-std::vector<Layer<P>> make_layers(sk::Context<sk::threads::Engine>& rank, const sk::DynamicPolicy& policy,
-                                  sk::GradientRelease release, std::size_t count = 4) {
+std::vector<Layer<P>> make_layers(sk::Context& rank, const sk::DynamicPolicy& policy, sk::GradientRelease release,
+                                  std::size_t count = 4) {
     std::vector<Layer<P>> layers;
     for (std::size_t l = 0; l < count; ++l) {
         typename Layer<P>::Options options{policy};
@@ -61,7 +61,7 @@ std::vector<Layer<P>> make_layers(sk::Context<sk::threads::Engine>& rank, const 
 
 /// One microbatch of one layer: a gradient that depends on the rank and on the parameters.
 template <class P>
-void add(sk::Accumulation<sk::threads::Engine>& accumulation, Layer<P>& layer, std::size_t rank) {
+void add(sk::Accumulation& accumulation, Layer<P>& layer, std::size_t rank) {
     auto window = layer.unshard();
     auto handle = accumulation.gradients(layer);
     const auto values = window.view("weight");
@@ -139,16 +139,14 @@ const std::vector<sk::DynamicPolicy> policies{
 
 /// A step of a layer that is released, on one rank.
 struct OneStep {
-    explicit OneStep(sk::Context<sk::threads::Engine>& rank, sk::GradientRelease release)
+    explicit OneStep(sk::Context& rank, sk::GradientRelease release)
         : layers(make_layers<sk::Precision<float>>(rank, toy::chosen(sk::NoShard{}), release, 2)),
           model(layers),
           optimizer(model, {.learning_rate = 0.1}) {}
-    void use(sk::Accumulation<sk::threads::Engine>& accumulation, std::size_t l) {
-        add<sk::Precision<float>>(accumulation, layers[l], 0);
-    }
+    void use(sk::Accumulation& accumulation, std::size_t l) { add<sk::Precision<float>>(accumulation, layers[l], 0); }
     std::vector<Layer<sk::Precision<float>>> layers;
-    sk::Model<sk::threads::Engine> model;
-    sk::AdamW<sk::threads::Engine> optimizer;
+    sk::Model<> model;
+    sk::AdamW<> optimizer;
 };
 void on_one_rank(sk::GradientRelease release, const std::function<void(OneStep&)>& f) {
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
@@ -244,10 +242,10 @@ TEST_CASE("what cannot begin a step in backward says why") {
         sk::Accumulation accumulation{one.model};
         CHECK_USAGE_ERROR(combined.step_in_backward(accumulation),
                           "CombinedOptimizer: step_in_backward of several optimizers; expected that of a part");
-        sk::SGD<sk::threads::Engine> left{one.model,
-                                          {.learning_rate = 1},
-                                          {{.matches = [](auto, std::string_view name) { return name == "bias"; },
-                                            .updated_by = sk::UpdatedBy::another}}};
+        sk::SGD<> left{one.model,
+                       {.learning_rate = 1},
+                       {{.matches = [](auto, std::string_view name) { return name == "bias"; },
+                         .updated_by = sk::UpdatedBy::another}}};
         CHECK(has(thrown_message<sk::UsageError>([&] { left.step_in_backward(accumulation); }),
                   "'layers.0.bias' is another optimizer's"));
         sk::Model first{one.layers[0]};

@@ -26,13 +26,12 @@
 namespace verify_replicas_test {
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 
 struct Weight : sk::Param<"weight", sk::bf16, 67, 12>, sk::tp::Split<1> {};
 struct Bias : sk::Param<"bias", sk::bf16, 33> {};
 struct Fixed : sk::Param<"fixed", sk::bf16, 5>, sk::Frozen {};
 using Net = sk::Params<Weight, Bias, Fixed>;
-using Layer = sk::Sharded<Net, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<Net, sk::DynamicPolicy>;
 
 /// Something that a rank holds, which it can spoil.
 struct Held {
@@ -44,14 +43,14 @@ struct Held {
 
 template <sk::StateFormat Format>
 struct Trainer {
-    using Optimizer = sk::AdamW<Engine, sk::DefaultPrecision<sk::bf16>, Format>;
+    using Optimizer = sk::AdamW<sk::DefaultPrecision<sk::bf16>, Format>;
 
     static Layer::Options options(const sk::DynamicPolicy& policy, sk::MasterWeights master) {
         Layer::Options all{policy};
         all.master = master;
         return all;
     }
-    Trainer(sk::Context<Engine>& context, const sk::DynamicPolicy& policy, sk::MasterWeights master)
+    Trainer(sk::Context& context, const sk::DynamicPolicy& policy, sk::MasterWeights master)
         : layer(context, "layer", sk::Shapes<Net>{}, options(policy, master)),
           model{layer},
           optimizer(model, sk::states_in<Format>, {.learning_rate = 0.01}) {
@@ -116,7 +115,7 @@ struct Trainer {
     }
 
     Layer layer;
-    sk::Model<Engine, sk::DefaultPrecision<sk::bf16>> model;
+    sk::Model<sk::DefaultPrecision<sk::bf16>> model;
     Optimizer optimizer;
 };
 
@@ -246,7 +245,7 @@ void check_told(const std::string& what, const Spoil& spoil) {
 
 TEST_CASE("numbers that every rank holds are compared too: step counts, hyper-parameters, the loss scale") {
     check_told("'layer' count of steps", [](auto& trainer, auto& /*loss_scale*/) {
-        sk::Optimizer<Engine>& any = trainer.optimizer;
+        sk::Optimizer& any = trainer.optimizer;
         const sk::SourceLocation where = sk::SourceLocation::current();
         auto progress = sk::detail::Access::progress(any, where);
         sk::detail::GroupProgress& once = progress.front();
@@ -301,7 +300,7 @@ TEST_CASE("many differences are counted, and a rank alone compares nothing") {
         trainer.layer.initialize([](auto, auto, std::size_t) { return 1.0; });
     });
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::Sharded<Net, sk::FullShard, sk::self::Engine> layer{rank, "layer"};
+        sk::Sharded<Net, sk::FullShard> layer{rank, "layer"};
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         sk::verify_replicas(model, optimizer);

@@ -69,11 +69,10 @@ TEST_CASE("groups of one size, used in another order on one of the ranks") {
 
 TEST_CASE("groups of two ranks in one model") {
     sk::threads::run(Flat{2}, [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Rank<Engine, sk::DeviceMesh<1, 2, 1>> across(sk::DeviceMesh<1, 2, 1>{}, rank.world());
+        sk::Rank<sk::DeviceMesh<1, 2, 1>> across(sk::DeviceMesh<1, 2, 1>{}, rank.world());
         auto a = toy::linear_layer<sk::FullShard>(rank, "a");
-        toy::LinearLayer<sk::DynamicPolicy, Engine> b(static_cast<sk::Context<Engine>&>(across), "b",
-                                                      toy::linear_shapes(), {toy::chosen(sk::FullShard{}), {}, {}});
+        toy::LinearLayer<sk::DynamicPolicy> b(static_cast<sk::Context&>(across), "b", toy::linear_shapes(),
+                                              {toy::chosen(sk::FullShard{}), {}, {}});
         sk::Model model{a, b};
         const auto optimizer = thrown_message<sk::UsageError>([&] { sk::SGD{model, {.learning_rate = 1}}; });
         CHECK(has(optimizer, "'a' is on mesh "));

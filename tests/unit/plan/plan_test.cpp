@@ -504,8 +504,7 @@ TEST_CASE("a group is described before it exists, whatever its options: frozen p
                 // 100 and 7 elements in two shards: each begins on 128 bytes, or only the shards do.
                 CHECK(described.buffer_numel == (packing == sk::Packing::aligned ? 256 : 128));
                 sk::threads::run(sk::DeviceMesh{std::size_t{2}}, [&](auto& rank) {
-                    const sk::Sharded<Halves, sk::FullShard, sk::EngineOf<decltype(rank)>> group(rank, "a", shapes,
-                                                                                                 options);
+                    const sk::Sharded<Halves, sk::FullShard> group(rank, "a", shapes, options);
                     CHECK(sk::describe_group(group) == described);
                 });
             }
@@ -540,8 +539,7 @@ void compare_with_engine(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dyna
     std::vector<sk::TrafficLog> logs(mesh.size());
     std::vector<sk::Plan> plans(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        using Group = sk::Sharded<Weight<E>, Policy, Engine, Precision>;
+        using Group = sk::Sharded<Weight<E>, Policy, Precision>;
         std::deque<Group> layers;
         for (const std::size_t numel : {1000U, 1000U, 77U}) {
             layers.emplace_back(rank, "layers." + std::to_string(layers.size()),
@@ -586,9 +584,8 @@ void compare_policies(std::size_t dp, std::size_t cp, std::size_t microbatches) 
 
 TEST_CASE("a plan of a model and its optimizer counts the states that there are") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Sharded<Pair, sk::FullShard, Engine> both{rank, "both"};
-        sk::Sharded<Vector, sk::FullShard, Engine> vector{rank, "vector"};
+        sk::Sharded<Pair, sk::FullShard> both{rank, "both"};
+        sk::Sharded<Vector, sk::FullShard> vector{rank, "vector"};
         sk::Model model{both, vector};
         const std::size_t of_both = both.layout().shard_numel();
         const std::size_t of_vector = vector.layout().shard_numel();

@@ -68,7 +68,7 @@ void log_steady_step(Rank& rank, Layers& layers, std::size_t microbatches) {
 template <class Precision, class Rank>
 std::pair<sk::Plan, sk::TrafficLog> plan_and_log(Rank& rank, const std::vector<sk::DynamicPolicy>& policies,
                                                  std::size_t microbatches) {
-    using Layer = sk::Sharded<PlannedPair, sk::DynamicPolicy, sk::EngineOf<Rank>, Precision>;
+    using Layer = sk::Sharded<PlannedPair, sk::DynamicPolicy, Precision>;
     std::vector<Layer> layers;
     for (std::size_t l = 0; l < 3; ++l) {
         layers.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<PlannedPair>{},

@@ -170,7 +170,7 @@ TEST_CASE("a buffer of another row takes the memory that is planned") {
         std::size_t bytes = 0;
         std::size_t planned = 0;
         sk::threads::run(mesh, [&](auto& rank) {
-            sk::Sharded<toy::PlannedPair, sk::ShardOptimizer, sk::threads::Engine> layer(rank, "layer");
+            sk::Sharded<toy::PlannedPair, sk::ShardOptimizer> layer(rank, "layer");
             if (rank.rank() != 0) { return; }
             auto& gradients = sk::detail::Access::state(layer).gradients();
             const std::span<const float> full = gradients.full();

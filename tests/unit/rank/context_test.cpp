@@ -105,8 +105,7 @@ struct Pp {
     static constexpr std::string_view name = "pp";
 };
 
-static_assert(!std::is_copy_constructible_v<Context<self::Engine>> &&
-              !std::is_move_constructible_v<Context<self::Engine>>);
+static_assert(!std::is_copy_constructible_v<Context> && !std::is_move_constructible_v<Context>);
 
 }  // namespace
 
@@ -224,13 +223,12 @@ TEST_CASE("Context: one rank splits nothing and leaves no traffic") {
 
 TEST_CASE("Context: a world of another size than the mesh's is an error that names both") {
     self::World world;
-    CHECK_INVALID_ARGUMENT(
-        (Rank<self::Engine, DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, self::Communicator(world))),
-        "mesh dp=2 tp=3 cp=1 has 6 ranks, but the self world has 1");
+    CHECK_INVALID_ARGUMENT((Rank<DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, self::Communicator(world))),
+                           "mesh dp=2 tp=3 cp=1 has 6 ranks, but the self world has 1");
     CHECK_INVALID_ARGUMENT(self::run(DeviceMesh(4), [](auto&) {}),
                            "mesh dp=4 tp=1 cp=1 has 4 ranks, but the self world has 1");
     const auto on_four = [](const threads::Communicator& three, SourceLocation where) {
-        Rank<threads::Engine, DeviceMesh<2, 1, 2>>(DeviceMesh<2, 1, 2>{}, three, {}, {}, where);
+        Rank<DeviceMesh<2, 1, 2>>(DeviceMesh<2, 1, 2>{}, three, {}, {}, where);
     };
     const SourceLocation here{__FILE__, __LINE__};
     CHECK(thrown_message<Refused>([&] {
@@ -266,7 +264,7 @@ TEST_CASE("Context: the user's own axis on a mesh of four") {
     const AxisGrid grid{{"pp", 2}, {"dp", 2}, {"tp", 1}, {"cp", 2}};
     std::vector<std::vector<Seen>> seen(grid.size());
     threads::launch(grid.size(), [&](const threads::Communicator& world) {
-        Context<threads::Engine> context(grid, world, {});
+        Context context(grid, world, {});
         auto& mine = seen[world.rank()];
         mine.push_back(look(context.sub_mesh<Axes<Pp>>(), world.rank()));
         mine.push_back(look(context.sub_mesh<Axes<Pp, Cp>>(), world.rank()));
@@ -291,10 +289,7 @@ int kept_alive = 0;
 template <int Number>
 struct KeptThing {
     std::size_t rank;
-    template <class Engine>
-    explicit KeptThing(Context<Engine>& context) : rank(context.rank()) {
-        ++kept_alive;
-    }
+    explicit KeptThing(Context& context) : rank(context.rank()) { ++kept_alive; }
     KeptThing(const KeptThing&) = delete;
     KeptThing& operator=(const KeptThing&) = delete;
     ~KeptThing() { --kept_alive; }
@@ -304,7 +299,7 @@ struct KeptThing {
 
 TEST_CASE("Context: what is kept is made once for each type, from the context, and freed with it") {
     self::run(DeviceMesh<1>{}, [](auto& rank) {
-        Context<self::Engine>& context = rank;
+        Context& context = rank;
         auto& first = context.template kept<KeptThing<1>>();
         CHECK(first.rank == 0);
         first.rank = 7;

@@ -49,13 +49,12 @@ TEST_CASE("more than 2^32 bytes are brought from two ranks to another one") {
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
         const bool sends = rank.rank() < 2;
         const auto ranks = sk::split(rank.world(), sends ? 0 : 1, rank.rank(), sends ? "source" : "destination");
-        sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1, sk::dynamic>> part{
-            sk::DeviceMesh<1, sk::dynamic>(1, ranks.size()), ranks};
+        sk::Rank<sk::DeviceMesh<1, sk::dynamic>> part{sk::DeviceMesh<1, sk::dynamic>(1, ranks.size()), ranks};
         Layer layer(part, "layer");
         if (sends) {
             layer.initialize([](std::string_view, std::string_view, std::uint64_t i) { return value_of(i); });
         }
-        using Side = sk::ReshardSide<sk::DefaultEngine>;
+        using Side = sk::ReshardSide;
         const Side own(sk::Model{layer});
         const sk::ReshardPlan plan = sk::plan_reshard(rank, sends ? own : nullptr, sends ? nullptr : own);
         sk::reshard(rank, plan, sends ? own : nullptr, sends ? nullptr : own);

@@ -109,7 +109,7 @@ using Net = sk::Params<Weight<T>, Bias<T>>;
 /// fp16 alone, and bf16 with masters.
 using Half = sk::Precision<sk::fp16, sk::fp16, float, sk::fp16>;
 template <class T>
-using Layer = sk::Sharded<Net<T>, sk::DynamicPolicy, sk::host::Engine,
+using Layer = sk::Sharded<Net<T>, sk::DynamicPolicy,
                           std::conditional_t<std::is_same_v<T, sk::fp16>, Half, sk::DefaultPrecision<T>>>;
 using reshard_training::Mesh;
 
@@ -151,12 +151,8 @@ struct Both {
         make(from, from_rank, source);
         make(to, to_rank, destination);
     }
-    sk::ReshardSide<sk::host::Engine> source() {
-        return from ? sk::ReshardSide<sk::host::Engine>(sk::Model{*from}) : nullptr;
-    }
-    sk::ReshardSide<sk::host::Engine> destination() {
-        return to ? sk::ReshardSide<sk::host::Engine>(sk::Model{*to}) : nullptr;
-    }
+    sk::ReshardSide source() { return from ? sk::ReshardSide(sk::Model{*from}) : nullptr; }
+    sk::ReshardSide destination() { return to ? sk::ReshardSide(sk::Model{*to}) : nullptr; }
 
     decltype(reshard_training::part_of(std::declval<Rank&>(), four)) from_rank, to_rank;
     std::optional<Layer<float>> from;
@@ -366,7 +362,7 @@ Ended end_reshard(std::size_t culprit, std::chrono::milliseconds deadline, const
         sk::threads::run(sk::DeviceMesh<all_ranks>{}, [&](auto& plain) {
             const sk::host::Communicator world(
                 std::make_shared<const FailsToSend>(plain.world().verbs(), culprit, mishap));
-            sk::Rank<sk::host::Engine, sk::DeviceMesh<all_ranks>> rank{{}, world};
+            sk::Rank<sk::DeviceMesh<all_ranks>> rank{{}, world};
             Both both(rank);
             if (both.from) { fill(*both.from); }
             const auto before = both.from ? bytes_of(*both.from) : std::vector<std::byte>();
@@ -449,7 +445,7 @@ void check_hosts(std::uint64_t kept_bytes) {
     std::mutex mutex;
     sk::threads::run(sk::DeviceMesh<8>{}, [&](auto& plain) {
         const sk::host::Communicator world(std::make_shared<const OnHosts>(plain.world().verbs()));
-        sk::Rank<sk::host::Engine, sk::DeviceMesh<8>> rank{{}, world};
+        sk::Rank<sk::DeviceMesh<8>> rank{{}, world};
         Both<std::remove_reference_t<decltype(rank)>, To> both(rank, four,
                                                                {Mesh(5, 1, 1), case_of(sk::NoShard{}), 3});
         if (both.from) { fill(*both.from); }
@@ -491,9 +487,9 @@ template <class T, sk::StateFormat Format>
 struct Trainer {
     using Precision = std::conditional_t<std::is_same_v<T, float>, sk::DefaultPrecision<float>,
                                          sk::Precision<sk::bf16, sk::bf16, float, float>>;
-    using TrainedLayer = sk::Sharded<Net<T>, sk::DynamicPolicy, sk::host::Engine, Precision>;
+    using TrainedLayer = sk::Sharded<Net<T>, sk::DynamicPolicy, Precision>;
 
-    Trainer(sk::Context<sk::host::Engine>& on, const sk::DynamicPolicy& policy, sk::MasterWeights master)
+    Trainer(sk::Context& on, const sk::DynamicPolicy& policy, sk::MasterWeights master)
         : layer(on, "layer", sk::Shapes<Net<T>>{},
                 typename TrainedLayer::Options{.policy = policy, .master = master}),
           model{layer},
@@ -525,11 +521,11 @@ struct Trainer {
     }
 
     TrainedLayer layer;
-    sk::Model<sk::host::Engine, Precision> model;
-    sk::AdamW<sk::host::Engine, Precision, Format> optimizer;
-    sk::LossScale<sk::host::Engine> scale;
+    sk::Model<Precision> model;
+    sk::AdamW<Precision, Format> optimizer;
+    sk::LossScale scale;
     std::vector<std::uint8_t> blob{9};
-    sk::checkpoint::State<sk::host::Engine> state;
+    sk::checkpoint::State state;
 };
 
 /// That a reshard leaves what a save and a load leave, on overlapping meshes.

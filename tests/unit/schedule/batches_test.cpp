@@ -30,7 +30,6 @@ namespace {
 
 using sk::schedule::Act;
 using sk::schedule::StepRule;
-using Engine = sk::threads::Engine;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 struct Up : sk::Param<"up", float, 2, 120000> {};
@@ -132,7 +131,7 @@ template <class ScheduleOf>
 Run train(const ScheduleOf& schedule_of) {
     Run run;
     sk::threads::run(mesh, [&](auto& rank) {
-        std::vector<sk::Sharded<Layer, sk::FullShard, Engine>> layers;
+        std::vector<sk::Sharded<Layer, sk::FullShard>> layers;
         for (const auto& group : described()) { layers.emplace_back(rank, std::string(group.path)); }
         sk::Model model{layers};
         model.initialize([](auto, auto, auto i) { return 1.0 / static_cast<double>(i + 2); });

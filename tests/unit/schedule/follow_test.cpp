@@ -30,18 +30,17 @@ using scheduled::Groups;
 using scheduled::Improve;
 using scheduled::Planted;
 using scheduled::Run;
-using Engine = sk::threads::Engine;
 using Float = sk::Precision<float>;
 using Half = sk::Precision<sk::bf16>;  // reduced in fp32, with master weights
 template <class Precision>
-using Trainer = scheduled::Trainer<Engine, Precision>;
+using Trainer = scheduled::Trainer<Precision>;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 /// f(rank) on every rank of a mesh.
 template <class F>
 void on(const Mesh& mesh, const F& f) {
     sk::threads::run(mesh, [&](auto& rank) {
-        sk::Context<Engine>& context = rank;
+        sk::Context& context = rank;
         f(context);
     });
 }
@@ -49,7 +48,7 @@ void on(const Mesh& mesh, const F& f) {
 template <class Precision>
 std::vector<double> trained(const Mesh& mesh, const Run& run, Improve improve) {
     std::vector<double> values;
-    on(mesh, [&](sk::Context<Engine>& rank) {
+    on(mesh, [&](sk::Context& rank) {
         Trainer<Precision> trainer(rank, run);
         if (improve == nullptr) {
             for (std::size_t s = 0; s < run.steps; ++s) { trainer.step(s); }
@@ -82,10 +81,10 @@ std::vector<sk::DynamicPolicy> policies() {
 }
 
 /// What each rank throws; empty where it does not.
-std::vector<std::string> thrown_by_ranks(std::size_t ranks, const std::function<void(sk::Context<Engine>&)>& f) {
+std::vector<std::string> thrown_by_ranks(std::size_t ranks, const std::function<void(sk::Context&)>& f) {
     std::vector<std::string> thrown(ranks);
     try {
-        on(Mesh(ranks, 1, 1), [&](sk::Context<Engine>& rank) {
+        on(Mesh(ranks, 1, 1), [&](sk::Context& rank) {
             try {
                 f(rank);
             } catch (const std::exception& error) {
@@ -126,7 +125,7 @@ TEST_CASE("a schedule recorded on one rank is that of every rank, live and dry")
         std::array<sk::Schedule, 8> recorded;
         std::array<sk::Schedule, 8> again;
         sk::Schedule dry;
-        on(Mesh(2, 2, 2), [&](sk::Context<Engine>& rank) {
+        on(Mesh(2, 2, 2), [&](sk::Context& rank) {
             Trainer<Float> trainer(rank, {.policy = policy, .microbatches = 2});
             recorded[rank.rank()] = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
             again[rank.rank()] =
@@ -195,7 +194,7 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
           Case{Planted::no_norm, "step of 'table' called, expected global_norm"}}) {
         CAPTURE(each.text);
         for (const bool everyone : {true, false}) {
-            const auto thrown = thrown_by_ranks(3, [&](sk::Context<Engine>& rank) {
+            const auto thrown = thrown_by_ranks(3, [&](sk::Context& rank) {
                 Trainer<Float> trainer(
                     rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = each.microbatches});
                 const auto groups = sk::describe_groups(trainer.model());
@@ -216,7 +215,7 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
 }
 
 TEST_CASE("what ends a step is refused with the operation that comes before it") {
-    on(Mesh(1, 1, 1), [](sk::Context<Engine>& rank) {
+    on(Mesh(1, 1, 1), [](sk::Context& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         auto& layer = trainer.table;
         const sk::Model model{layer};
@@ -258,7 +257,7 @@ TEST_CASE("what ends a step is refused with the operation that comes before it")
 }
 
 TEST_CASE("ranks with different schedules are refused before the first collective of a step") {
-    const auto thrown = thrown_by_ranks(3, [](sk::Context<Engine>& rank) {
+    const auto thrown = thrown_by_ranks(3, [](sk::Context& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto groups = sk::describe_groups(trainer.model());
         sk::Schedule step =
@@ -282,7 +281,7 @@ TEST_CASE("ranks with different schedules are refused before the first collectiv
 }
 
 TEST_CASE("ranks compare all schedules that they may follow in one collective") {
-    on(Mesh(3, 1, 1), [](sk::Context<Engine>& rank) {
+    on(Mesh(3, 1, 1), [](sk::Context& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);
@@ -322,7 +321,7 @@ TEST_CASE("ranks compare all schedules that they may follow in one collective") 
               "microbatch 0, rank 2 has the end",
               [](std::vector<sk::Schedule>& all) { all[0] = sk::Schedule(); }}}) {
         CAPTURE(each.text);
-        const auto thrown = thrown_by_ranks(3, [&](sk::Context<Engine>& rank) {
+        const auto thrown = thrown_by_ranks(3, [&](sk::Context& rank) {
             Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
             const auto model = trainer.model();
             const auto groups = sk::describe_groups(model);
@@ -349,11 +348,11 @@ TEST_CASE("after a refused or abandoned step the next one begins anew") {
     const Run run{.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2};
     const auto values = [&](bool follows) {
         std::vector<double> all;
-        on(Mesh(3, 1, 1), [&](sk::Context<Engine>& rank) {
+        on(Mesh(3, 1, 1), [&](sk::Context& rank) {
             Trainer<Float> trainer(rank, run);
             const auto groups = sk::describe_groups(trainer.model());
             const sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
-            std::optional<sk::schedule::Following<Engine>> following;
+            std::optional<sk::schedule::Following> following;
             if (follows) {
                 following.emplace(sk::schedule::follow(trainer.model(), sk::schedule::prefetch(step, groups, 3)));
             }
@@ -370,7 +369,7 @@ TEST_CASE("after a refused or abandoned step the next one begins anew") {
 }
 
 TEST_CASE("between steps windows open as without a schedule, and a step's addresses repeat") {
-    on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
+    on(Mesh(2, 1, 1), [](sk::Context& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2});
         const auto groups = sk::describe_groups(trainer.model());
         const sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
@@ -400,7 +399,7 @@ TEST_CASE("reduce_last gives the bits of a policy that adds unreduced gradients"
     const Run expected{.policy = sk::DynamicPolicy(unreduced), .microbatches = 3, .steps = 3};
     const Run run{.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 3, .steps = 3};
     std::vector<double> values;
-    on(Mesh(4, 1, 1), [&](sk::Context<Engine>& rank) {
+    on(Mesh(4, 1, 1), [&](sk::Context& rank) {
         Trainer<Float> trainer(rank, run);
         const auto groups = sk::describe_groups(trainer.model());
         sk::Schedule step;
@@ -420,7 +419,7 @@ TEST_CASE("reduce_last gives the bits of a policy that adds unreduced gradients"
 TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and layers that are left out") {
     const auto values = [&](bool follows) {
         std::vector<double> all;
-        on(Mesh(3, 1, 1), [&](sk::Context<Engine>& rank) {
+        on(Mesh(3, 1, 1), [&](sk::Context& rank) {
             Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 3});
             const auto model = trainer.model();
             const auto groups = sk::describe_groups(model);
@@ -430,7 +429,7 @@ TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and laye
             std::vector<sk::Schedule> schedules{better()};
             trainer.set_microbatches(1);
             schedules.push_back(better());
-            std::optional<sk::schedule::Following<Engine>> following;
+            std::optional<sk::schedule::Following> following;
             if (follows) { following.emplace(sk::schedule::follow(model, std::span<const sk::Schedule>(schedules))); }
             for (const std::size_t number : {0U, 1U, 1U, 0U}) {
                 // The data tells one rank only; the others do what it says.
@@ -459,7 +458,7 @@ TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and laye
 }
 
 TEST_CASE("updates that stand apart are refused, with both of them") {
-    on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
+    on(Mesh(2, 1, 1), [](sk::Context& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .norm = false});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);
@@ -486,7 +485,7 @@ TEST_CASE(
     "a group that is used forward only is skipped, and follows with the others, between steps that train it too") {
     const auto values = [](const sk::DynamicPolicy& policy, bool follows) {
         std::vector<double> all;
-        on(Mesh(4, 1, 1), [&](sk::Context<Engine>& rank) {
+        on(Mesh(4, 1, 1), [&](sk::Context& rank) {
             Trainer<Float> trainer(rank, {.policy = policy});
             const auto model = trainer.model();
             auto& block = trainer.blocks[1];
@@ -513,7 +512,7 @@ TEST_CASE(
                 if (op.group == 3 && op.act != sk::schedule::Act::norm) { ++of_it; }
             }
             CHECK(of_it == (policy.name() == sk::NoShard::name ? 3 : 4));  // gather, use, close, skip
-            std::optional<sk::schedule::Following<Engine>> following;
+            std::optional<sk::schedule::Following> following;
             if (follows) {
                 const auto groups = sk::describe_groups(model);
                 const auto better = [&](const sk::Schedule& s) {
@@ -543,7 +542,7 @@ TEST_CASE(
     enum class Way { no_schedule, recorded, released };
     const auto values = [](const sk::DynamicPolicy& policy, Way way) {
         std::vector<double> all;
-        on(Mesh(4, 1, 1), [&](sk::Context<Engine>& rank) {
+        on(Mesh(4, 1, 1), [&](sk::Context& rank) {
             Trainer<Float> trainer(rank, {.policy = policy});
             const auto model = trainer.model();
             auto& twice = trainer.blocks[1];
@@ -585,7 +584,7 @@ TEST_CASE(
             REQUIRE(uses.size() == 3);
             CHECK(gathers == 1);  // as without a schedule: the window that was asked for keeps the copy
             if (way == Way::released) { schedule.insert(uses[1], {sk::schedule::Act::gather, 3, 0}); }
-            std::optional<sk::schedule::Following<Engine>> following;
+            std::optional<sk::schedule::Following> following;
             if (way != Way::no_schedule) { following.emplace(sk::schedule::follow(model, schedule)); }
             rank.traffic().clear();
             step();
@@ -609,7 +608,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a step that is forward only follows a schedule without updates, and one that goes on is refused") {
-    on(Mesh(3, 1, 1), [](sk::Context<Engine>& rank) {
+    on(Mesh(3, 1, 1), [](sk::Context& rank) {
         for (const sk::DynamicPolicy& policy :
              {sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
               sk::DynamicPolicy(sk::ShardGradOp{})}) {
@@ -656,7 +655,7 @@ TEST_CASE("an evaluation follows a schedule of its own beside that of the steps 
     const auto run = [](const sk::DynamicPolicy& policy, Improve improve, Way way) {
         std::vector<double> trained;
         std::vector<double> evaluated;
-        on(Mesh(4, 1, 1), [&](sk::Context<Engine>& rank) {
+        on(Mesh(4, 1, 1), [&](sk::Context& rank) {
             Trainer<Float> trainer(rank, {.policy = policy, .microbatches = 2});
             const auto model = trainer.model();
             const auto groups = sk::describe_groups(model);
@@ -666,7 +665,7 @@ TEST_CASE("an evaluation follows a schedule of its own beside that of the steps 
             };
             const sk::Schedule train = improve(sk::schedule::record(model, [&] { trainer.step(0); }), groups);
             const sk::Schedule evaluate = sk::schedule::prefetch(sk::schedule::record(model, evaluation), groups, 2);
-            std::optional<sk::schedule::Following<Engine>> following;
+            std::optional<sk::schedule::Following> following;
             if (way == Way::scheduled) { following.emplace(sk::schedule::follow(model, {train, evaluate})); }
             // Copies are current, or not, where an evaluation begins: behind a step, and behind another evaluation.
             for (std::size_t s = 1; s < 4; ++s) {
@@ -701,7 +700,7 @@ TEST_CASE("an evaluation follows a schedule of its own beside that of the steps 
 }
 
 TEST_CASE("what cannot be followed or recorded is refused with its reason") {
-    on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
+    on(Mesh(2, 1, 1), [](sk::Context& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);

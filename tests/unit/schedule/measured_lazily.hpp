@@ -17,7 +17,7 @@ namespace sk = shardkit;
 /// begin while the rank is said to wait, and none while it is said to compute.
 inline bool communication_is_waited_for(bool norm) {
     lazy::Rank rank(lazy::Pace::eager, lazy::Pace::lazy, lazy::Pace::lazy);
-    scheduled::Trainer<sk::DefaultEngine, sk::Precision<float>> trainer(
+    scheduled::Trainer<sk::Precision<float>> trainer(
         rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2, .norm = norm});
     const auto groups = sk::describe_groups(trainer.model());
     const sk::Schedule recorded = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });

@@ -21,15 +21,14 @@ namespace {
 namespace sk = shardkit;
 using scheduled::Planted;
 using scheduled::Run;
-using Engine = sk::threads::Engine;
-using Trainer = scheduled::Trainer<Engine, sk::Precision<float>>;
+using Trainer = scheduled::Trainer<sk::Precision<float>>;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 /// f(context, trainer, schedule) on every rank, the schedule with gathers ahead.
 template <class F>
 void with_trainers(std::size_t ranks, const Run& run, const F& f) {
     sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
-        sk::Context<Engine>& context = rank;
+        sk::Context& context = rank;
         Trainer trainer(context, run);
         const auto groups = sk::describe_groups(trainer.model());
         const sk::Schedule recorded = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });

@@ -23,12 +23,11 @@ namespace misuse_test {
 namespace {
 
 namespace sk = shardkit;
-using Engine = sk::threads::Engine;
 struct Weight : sk::Param<"weight", float, 300> {};
-using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
+using Layer = sk::Sharded<Weight, sk::FullShard>;
 
 struct Trainer {
-    explicit Trainer(sk::Context<Engine>& rank) {
+    explicit Trainer(sk::Context& rank) {
         for (const char* path : {"layers.0", "layers.1", "layers.2"}) { layers.emplace_back(rank, path); }
         optimizer.emplace(sk::Model{layers}, sk::SgdOptions{});
     }
@@ -44,7 +43,7 @@ struct Trainer {
     }
 
     std::vector<Layer> layers;
-    std::optional<sk::SGD<Engine>> optimizer;
+    std::optional<sk::SGD<>> optimizer;
 };
 
 template <class F>
@@ -60,7 +59,7 @@ void on_ranks(const F& f) {
 TEST_CASE("a step that outlives its recording is refused, and its end tells nobody") {
     on_ranks([](Trainer& trainer) {
         const auto model = trainer.model();
-        std::optional<sk::Accumulation<typename Layer::Engine>> kept;
+        std::optional<sk::Accumulation> kept;
         CHECK_USAGE_ERROR(sk::schedule::record(model,
                                                [&] {
                                                    kept.emplace(model);
@@ -152,8 +151,7 @@ TEST_CASE("a schedule that differs between ranks in lanes alone is refused with 
 TEST_CASE("a schedule does not end under what shows its memory: windows and gradients of a step that was given up") {
     enum class Left { window, gradients, evaluation, nothing };
     using Window = decltype(std::declval<Layer&>().unshard());
-    using Handle =
-        decltype(std::declval<sk::Accumulation<typename Layer::Engine>&>().gradients(std::declval<Layer&>()));
+    using Handle = decltype(std::declval<sk::Accumulation&>().gradients(std::declval<Layer&>()));
     const auto words_of = [](Left left) {
         return last_words([&] {
             on_ranks([&](Trainer& trainer) {

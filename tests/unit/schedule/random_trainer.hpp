@@ -36,12 +36,12 @@ inline sk::Schedule improved(sk::Schedule s, std::span<const sk::planner::GroupD
 }
 
 /// What the program computes is given to the compute stream, where that takes functions.
-template <class Engine, class Precision>
+template <class Precision>
 class Trainer {
   public:
-    using Layer = sk::Sharded<Elements<typename Precision::Gather>, sk::DynamicPolicy, Engine, Precision>;
+    using Layer = sk::Sharded<Elements<typename Precision::Gather>, sk::DynamicPolicy, Precision>;
 
-    Trainer(sk::Context<Engine>& rank, const Plan& plan) : plan_(plan), rank_(rank) {
+    Trainer(sk::Context& rank, const Plan& plan) : plan_(plan), rank_(rank) {
         layers_.reserve(sizes.size());
         for (const std::size_t numel : sizes) {
             layers_.emplace_back(rank, "layers." + std::to_string(layers_.size()),
@@ -56,7 +56,7 @@ class Trainer {
         for (const Program& program : plan_.programs) {
             schedules.push_back(sk::schedule::record(model(), [&] { step(program, program.verbs.size()); }));
         }
-        std::optional<sk::schedule::Following<Engine>> following;
+        std::optional<sk::schedule::Following> following;
         if (follows) {
             const auto groups = sk::describe_groups(model());
             for (sk::Schedule& schedule : schedules) { schedule = improved(schedule, groups, plan_.passes); }
@@ -95,7 +95,7 @@ class Trainer {
     using Layers = std::vector<Layer>;
     using Asked = decltype(std::declval<Layer&>().begin_unshard());
     using Window = decltype(std::declval<Layer&>().unshard());
-    using Gradients = decltype(std::declval<sk::Accumulation<Engine>&>().gradients(std::declval<Layer&>()));
+    using Gradients = decltype(std::declval<sk::Accumulation&>().gradients(std::declval<Layer&>()));
 
     auto model() { return sk::Model{layers_}; }
     template <class F>
@@ -194,9 +194,9 @@ class Trainer {
     }
 
     const Plan& plan_;
-    sk::Context<Engine>& rank_;
+    sk::Context& rank_;
     Layers layers_;
-    std::optional<sk::AdamW<Engine, Precision>> optimizer_;
+    std::optional<sk::AdamW<Precision>> optimizer_;
     double activation_ = 0;
     double before_ = 0;
     std::vector<double> seen_;

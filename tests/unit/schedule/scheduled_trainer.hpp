@@ -81,15 +81,15 @@ template <class Trainer>
     return sk::schedule::follow(trainer.model(), improve(recorded, groups));
 }
 
-template <class Engine, class Precision>
+template <class Precision>
 class Trainer {
   public:
     using T = typename Precision::Gather;
     template <class Group>
-    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine, Precision>;
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Precision>;
     using Block = sk::Params<Weight<T>, Bias<T>>;
 
-    Trainer(sk::Context<Engine>& rank, const Run& run)
+    Trainer(sk::Context& rank, const Run& run)
         : run_(run),
           number_(rank.rank()),
           table(rank, "table", {}, {run.policy}),
@@ -226,7 +226,7 @@ class Trainer {
     Layer<sk::Params<Frozen<T>>> frozen;
     std::vector<Layer<Block>> blocks;
     std::vector<Layer<sk::Params<Bias<T>>>> others;
-    std::optional<sk::SGD<typename Layer<Block>::Engine, typename Layer<Block>::Precision>> optimizer;
+    std::optional<sk::SGD<typename Layer<Block>::Precision>> optimizer;
     std::vector<double> norms;
 };
 

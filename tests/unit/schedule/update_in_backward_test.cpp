@@ -86,7 +86,7 @@ std::string broken(const sk::Schedule& step) {
 }  // namespace
 
 TEST_CASE("a recorded step in backward is the pass of the plain one, and the dry step's, for every policy") {
-    using Layer = sk::Sharded<Weight, sk::DynamicPolicy, sk::threads::Engine, Mixed>;
+    using Layer = sk::Sharded<Weight, sk::DynamicPolicy, Mixed>;
     for (const sk::DynamicPolicy& policy :
          {toy::chosen(sk::NoShard{}), toy::chosen(sk::ShardOptimizer{}), toy::chosen(sk::ShardGradOp{}),
           toy::chosen(sk::FullShard{}), toy::chosen(sk::HybridShard<2>{})}) {

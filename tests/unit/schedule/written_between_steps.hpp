@@ -36,7 +36,7 @@ inline bool is_right(const sk::DynamicPolicy& policy, What what) {
     };
     const auto on_rank = [&](auto& rank) {
         const SetAtEnd has_read{read};
-        sk::Sharded<Weight, sk::DynamicPolicy, sk::threads::Engine> layer(rank, "layer", {}, {policy});
+        sk::Sharded<Weight, sk::DynamicPolicy> layer(rank, "layer", {}, {policy});
         const sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         const auto step = [&] {

@@ -41,7 +41,7 @@ TEST_CASE("NoShard works on the user's parameters and gradients in place, also m
             CAPTURE(world);
             CAPTURE(shift);
             sk::threads::run(Flat{world}, [&](auto& rank) {
-                using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+                using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<float>>;
                 // 35 weights and 7 biases without padding, between two elements that nobody may touch.
                 std::vector<float> parameters(44, -1);
                 std::vector<float> gradients(44, -2);
@@ -89,7 +89,7 @@ TEST_CASE("NoShard works on the user's parameters and gradients in place, also m
 
 TEST_CASE("adopting parameters alone: the library keeps the gradients") {
     sk::self::run(Flat{1}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::NoShard, sk::self::Engine, sk::Precision<float>>;
+        using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<float>>;
         std::vector<float> parameters = counting<float>(42);
         auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, {}});
         sk::Model model{layer};
@@ -104,7 +104,7 @@ TEST_CASE("adopting parameters alone: the library keeps the gradients") {
 
 TEST_CASE("adopted 16-bit parameters get a master with their values") {
     sk::threads::run(Flat{2}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>, sk::Precision<sk::bf16>>;
+        using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<sk::bf16>>;
         std::vector<sk::bf16> parameters = counting<sk::bf16>(42);
         std::vector<sk::bf16> gradients(42);
         auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, gradients});
@@ -124,7 +124,7 @@ TEST_CASE("adopted 16-bit parameters get a master with their values") {
 
 TEST_CASE("the library's aligned layout can be adopted as well") {
     sk::threads::run(Flat{2}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = toy::LinearLayer<sk::NoShard>;
         std::vector<double> parameters(64);  // fp64: weight at 0, bias at 48, two virtual shards of 32
         parameters[48] = 5;
         auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, {}}, {});
@@ -136,7 +136,7 @@ TEST_CASE("the library's aligned layout can be adopted as well") {
 
 TEST_CASE("adopted memory of another size is refused with both sizes") {
     sk::self::run(Flat{1}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::NoShard, sk::self::Engine, sk::Precision<float>>;
+        using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<float>>;
         std::vector<float> right(42);
         std::vector<float> wrong(43);
         const auto shapes = toy::linear_shapes();
@@ -156,7 +156,7 @@ TEST_CASE("adopted memory of another size is refused with both sizes") {
     // Virtual shards over dp x cp make the aligned buffer longer than shards over dp would.
     sk::threads::run(sk::DeviceMesh<1, 1, 4>{}, [](auto& rank) {
         using Policy = sk::ShardOver<sk::NoShard, sk::Axes<sk::DpShard, sk::Cp>>;
-        using Layer = toy::LinearLayer<Policy, sk::EngineOf<decltype(rank)>>;
+        using Layer = toy::LinearLayer<Policy>;
         std::vector<double> fits(64);
         std::vector<double> fits_one_shard(64 - 9);
         CHECK_NOTHROW(Layer::adopt(rank, "mine", toy::linear_shapes(), {fits, {}}, {}));
@@ -167,7 +167,7 @@ TEST_CASE("adopted memory of another size is refused with both sizes") {
 
 TEST_CASE("memory that another group has adopted is refused, and both groups are named, until that one ends") {
     sk::threads::run(Flat{1}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+        using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<float>>;
         const auto shapes = toy::linear_shapes();
         std::vector<float> memory(4 * 42, 1);
         const auto part = [&](std::size_t first) { return std::span(memory).subspan(first, 42); };
@@ -194,7 +194,7 @@ TEST_CASE("memory that another group has adopted is refused, and both groups are
     std::vector<float> memory(42, 1);
     std::string told;
     CHECK_THROWS(sk::threads::run(Flat{2}, [&](auto& rank) {
-        using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+        using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<float>>;
         try {
             const auto layer = Layer::adopt(rank, "a", toy::linear_shapes(), {memory, {}});
             sk::barrier(rank.world(), {});
@@ -209,7 +209,7 @@ TEST_CASE("memory that another group has adopted is refused, and both groups are
 
 TEST_CASE("a layout without padding cannot be sharded") {
     sk::self::run(Flat{1}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::FullShard, sk::self::Engine>;
+        using Layer = toy::LinearLayer<sk::FullShard>;
         CHECK_THROWS_WITH_AS(
             Layer(rank, "mine", toy::linear_shapes(), {{}, sk::Packing::exact, {}}),
             doctest::Contains("'mine': Packing::exact given, but full_shard shards; expected aligned or packed"),
@@ -226,7 +226,7 @@ void check_adopted(std::size_t world, bool gradients_too) {
     CAPTURE(Policy::name);
     CAPTURE(world);
     sk::threads::run(Flat{world}, [&](auto& rank) {
-        using Layer = toy::LinearLayer<Policy, sk::EngineOf<decltype(rank)>, sk::Precision<T>>;
+        using Layer = toy::LinearLayer<Policy, sk::Precision<T>>;
         const std::size_t numel = Layer::buffer_numel(rank, "mine", toy::linear_shapes());
         CHECK(numel >= 42);
         CHECK(numel % world == 0);
@@ -284,7 +284,7 @@ TEST_CASE("a sharded optimizer works on the user's parameters and gradients in p
 
 TEST_CASE("adopting what a sharding policy cannot is refused with what it expects") {
     sk::threads::run(Flat{2}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::ShardGradOp, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+        using Layer = toy::LinearLayer<sk::ShardGradOp, sk::Precision<float>>;
         const auto shapes = toy::linear_shapes();
         std::vector<float> memory(Layer::buffer_numel(rank, "mine", shapes));
         CHECK(memory.size() == 64);  // 42, cut into two shards of a multiple of 32

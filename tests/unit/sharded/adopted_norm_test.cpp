@@ -77,7 +77,7 @@ TEST_CASE(
     for (const std::size_t world : {1U, 2U, 3U}) {
         CAPTURE(world);
         sk::threads::run(sk::DeviceMesh{world}, [&](auto& rank) {
-            using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+            using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::Precision<float>>;
             const sk::DynamicPolicy no_shard{sk::NoShard{}};
             std::vector<float> parameters(5003 + 37 + 64 + 9001);
             std::vector<float> gradients(parameters.size());
@@ -95,7 +95,7 @@ TEST_CASE(
 
 TEST_CASE("where the optimizer is sharded: the same bits as own memory of the same packing") {
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
-        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::Precision<float>>;
         for (const sk::Packing packing : {sk::Packing::packed, sk::Packing::aligned}) {
             const typename Layer::Options options{.policy = sk::DynamicPolicy(sk::ShardOptimizer{}),
                                                   .packing = packing};

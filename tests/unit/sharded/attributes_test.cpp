@@ -47,7 +47,7 @@ std::vector<float> decayed(const sk::TensorsOf<Group>& tensors,
                            const sk::ShardedOptions<Group, sk::FullShard>& options, OptimizerOf optimizer_of) {
     std::vector<float> first;
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
-        std::vector<sk::Sharded<Group, sk::FullShard, sk::EngineOf<decltype(rank)>>> layers;
+        std::vector<sk::Sharded<Group, sk::FullShard>> layers;
         auto& layer = layers.emplace_back(rank, "layer", tensors, options);
         layer.initialize([](auto, auto, auto) { return 1.0; });
         sk::Model model{layers};
@@ -100,7 +100,7 @@ TEST_CASE("a ParamGroup with a weight decay of its own overrides the attribute, 
 
 TEST_CASE("the records of a group say what was stated, on its type and in its options") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        const sk::Sharded<Stated, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(
+        const sk::Sharded<Stated, sk::FullShard> layer(
             rank, "layer", {}, {.frozen = Stated::mask<Weight>(), .no_decay = Stated::mask<Table>()});
         const auto records = layer.parameters();
         REQUIRE(records.size() == 4);

@@ -39,9 +39,8 @@ namespace {
 namespace sk = shardkit;
 using coded_training::List;
 using coded_training::Mesh;
-using Engine = sk::threads::Engine;
 template <class Code>
-using Layer = coded_training::Layer<Code, Engine>;
+using Layer = coded_training::Layer<Code>;
 
 struct Part : sk::Param<"part", float, 4, 64>, sk::tp::Split<0> {};
 struct Whole : sk::Param<"whole", float, 40> {};
@@ -132,9 +131,9 @@ void check_every_mesh() {
     });
 }
 
-template <class Code, class E>
-void train_one(sk::Model<E, coded_training::Precision<Code>>& model, coded_training::Layer<Code, E>& layer,
-               sk::Optimizer<E>& optimizer, sk::StepOptions<E> options = {}, float value = 1) {
+template <class Code>
+void train_one(sk::Model<coded_training::Precision<Code>>& model, coded_training::Layer<Code>& layer,
+               sk::Optimizer& optimizer, sk::StepOptions options = {}, float value = 1) {
     sk::Accumulation accumulation{model};
     auto gradients = accumulation.gradients(layer);
     for (const auto& [name, size] : coded_training::sizes) {
@@ -259,8 +258,7 @@ bool fail_in(std::uint64_t call, const sk::DynamicPolicy& policy, std::size_t& g
     using planted::FaultKind;
     planted::Faults faults({{0, FaultKind::error, call}, {1, FaultKind::error, call}});
     const auto train = [&](auto& rank) {
-        coded_training::Layer<Code, sk::EngineOf<decltype(rank)>> layer(rank, "layer", coded_training::tensors(),
-                                                                        {policy});
+        coded_training::Layer<Code> layer(rank, "layer", coded_training::tensors(), {policy});
         layer.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
@@ -378,7 +376,7 @@ TEST_CASE("codes belong to the masters behind rules that share a group, whicheve
             layer.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
             sk::Model model{layer};
             sk::Muon muon{model, {.learning_rate = 5}, {.learning_rate = 0.5}};
-            sk::CombinedOptimizer<Engine> turned{model, {muon.rest(), muon.matrices()}};
+            sk::CombinedOptimizer turned{model, {muon.rest(), muon.matrices()}};
             for (const int steps : {1, 2}) {
                 for (const bool turns : {false, true}) {
                     CAPTURE(turns);
@@ -433,7 +431,7 @@ TEST_CASE("an infinite or NaN master makes all values NaN that share its scale")
 
 TEST_CASE("parameters that are split over tp have a scale for each part, and are read whole") {
     sk::threads::run(Mesh(2, 2, 1), [](auto& rank) {
-        sk::Sharded<Group, sk::FullShard, Engine, sk::Precision<sk::e4m3, float>> layer{rank, "layer"};
+        sk::Sharded<Group, sk::FullShard, sk::Precision<sk::e4m3, float>> layer{rank, "layer"};
         layer.initialize([](auto, auto, auto i) { return i < 128 ? 0.25 : 100.0; });
         std::vector<float> read(256);
         layer.read_full(Part{}, read);
@@ -557,7 +555,7 @@ TEST_CASE("a checkpoint holds the masters: it loads on another mesh, and as anot
         std::vector<float> values(67 * 13);
         layer.read_full("weight", values);
         CHECK(values == expected);
-        sk::Sharded<List, sk::FullShard, Engine> full{rank, "layer", coded_training::tensors()};
+        sk::Sharded<List, sk::FullShard> full{rank, "layer", coded_training::tensors()};
         sk::Model of_fp32{full};
         sk::checkpoint::load(rank, path, sk::checkpoint::State(of_fp32));
         full.read_full("weight", values);
@@ -569,7 +567,7 @@ TEST_CASE("a checkpoint holds the masters: it loads on another mesh, and as anot
 
 TEST_CASE("codes are refused where no masters, no blocks or no own memory are") {
     sk::threads::run(Mesh(1, 1, 1), [](auto& rank) {
-        using Frozen = sk::Sharded<Fixed, sk::FullShard, Engine, sk::Precision<sk::e4m3, float>>;
+        using Frozen = sk::Sharded<Fixed, sk::FullShard, sk::Precision<sk::e4m3, float>>;
         CHECK(has(thrown_message<std::invalid_argument>([&] { const Frozen layer(rank, "layer"); }),
                   "'layer': gathered codes of a group that is frozen whole, which has no masters to make them of; "
                   "expected a trained parameter, or the codes as std::byte"));

@@ -25,8 +25,8 @@ using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 using List = sk::TensorList<float>;
 template <class Code>
 using Precision = sk::Precision<Code, float>;
-template <class Code, class Engine>
-using Layer = sk::Sharded<List, sk::DynamicPolicy, Engine, Precision<Code>>;
+template <class Code>
+using Layer = sk::Sharded<List, sk::DynamicPolicy, Precision<Code>>;
 
 inline const sk::DynamicPolicy policies[] = {
     sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}), sk::DynamicPolicy(sk::ShardGradOp{}),
@@ -59,10 +59,9 @@ struct GiveGradient {
 /// All values that windows show after some steps. `submit(stream, work)`: how the user's kernels run on this engine.
 template <class Code, class Rank, class Submit>
 std::vector<float> train(Rank& rank, const sk::DynamicPolicy& policy, const Submit& submit) {
-    using Engine = sk::EngineOf<Rank>;
-    std::vector<Layer<Code, Engine>> layers;
+    std::vector<Layer<Code>> layers;
     for (const char* path : {"a", "b"}) {
-        layers.emplace_back(rank, path, tensors(), typename Layer<Code, Engine>::Options{policy});
+        layers.emplace_back(rank, path, tensors(), typename Layer<Code>::Options{policy});
     }
     sk::Model model{layers};
     model.initialize([](auto, auto, auto i) { return initial(i); });

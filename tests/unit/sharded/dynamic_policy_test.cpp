@@ -55,7 +55,7 @@ TEST_CASE("a policy chosen at run time trains as the policy itself, bit for bit"
 }
 
 TEST_CASE("what a policy's type refuses, a policy chosen at run time refuses by name") {
-    using Layer = toy::LinearLayer<sk::DynamicPolicy, sk::self::Engine, sk::Precision<float>>;
+    using Layer = toy::LinearLayer<sk::DynamicPolicy, sk::Precision<float>>;
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         const auto shapes = toy::linear_shapes();
         const Layer::Options exact{sk::DynamicPolicy(sk::FullShard{}), sk::Packing::exact, {}};

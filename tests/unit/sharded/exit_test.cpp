@@ -19,10 +19,10 @@ namespace {
 
 /// As a C-like program has it: of static storage, made while main runs, ended by exit.
 struct Trainer {
-    using Layer = toy::LinearLayer<sk::NoShard, sk::self::Engine, sk::Precision<float>>;
+    using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<float>>;
 
     sk::self::World world;
-    sk::Context<sk::self::Engine> context{sk::DeviceMesh{1}.grid(), sk::self::Communicator(world), {}};
+    sk::Context context{sk::DeviceMesh{1}.grid(), sk::self::Communicator(world), {}};
     std::vector<float> parameters = std::vector<float>(42);
     std::vector<float> gradients = std::vector<float>(42);
     Layer layer = Layer::adopt(context, "mine", toy::linear_shapes(), {parameters, gradients});

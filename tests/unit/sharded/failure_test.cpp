@@ -42,8 +42,7 @@ std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::Dynamic
     return sk::threads::launch_and_collect(
         mesh.size(),
         [&](const sk::threads::Communicator& world) {
-            sk::Rank<sk::threads::Engine, toy::Mesh> rank{
-                mesh, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
+            sk::Rank<toy::Mesh> rank{mesh, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
             try {
                 toy::train_rank<sk::Precision<float>>(
                     rank, policy, {.steps = 1, .samples = 4, .microbatches = 2, .clip = 1}, hooks);
@@ -121,12 +120,12 @@ TEST_CASE("so does a rank that ends while the others make their containers") {
         std::vector<std::exception_ptr> errors;
         const auto took = rank_checks::duration_of([&] {
             errors = sk::threads::launch_and_collect(4, [&](const sk::threads::Communicator& world) {
-                sk::Rank<sk::threads::Engine, toy::Mesh> rank{mesh, world};
+                sk::Rank<toy::Mesh> rank{mesh, world};
                 if (rank.rank() == victim) {
                     if (ending == Ending::early_return) { return; }
                     throw rank_checks::Planted("planted");
                 }
-                const toy::Model<sk::DynamicPolicy, sk::threads::Engine, sk::Precision<float>> model(
+                const toy::Model<sk::DynamicPolicy, sk::Precision<float>> model(
                     rank, sk::DynamicPolicy(sk::HybridShard<2>{}));
             });
         });

@@ -29,8 +29,8 @@ namespace {
 
 template <class Precision, class Rank>
 auto frozen_layer(Rank& rank, std::string path, const sk::DynamicPolicy& policy, toy::Linear::Mask frozen) {
-    toy::LinearLayer<sk::DynamicPolicy, sk::EngineOf<Rank>, Precision> layer(
-        rank, std::move(path), toy::linear_shapes(), {policy, sk::Packing::aligned, frozen});
+    toy::LinearLayer<sk::DynamicPolicy, Precision> layer(rank, std::move(path), toy::linear_shapes(),
+                                                         {policy, sk::Packing::aligned, frozen});
     number(layer);
     return layer;
 }
@@ -123,8 +123,8 @@ void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
         const MemoryWatch watch{[&](std::size_t bytes) { held += bytes; }, [&](std::size_t bytes) { held -= bytes; },
                                 /*local=*/false};
         const sk::host::Communicator watched(std::make_shared<WatchedVerbs>(rank.world().verbs(), watch));
-        sk::Rank<sk::DefaultEngine, Flat> counted(mesh, watched);
-        sk::Sharded<Mixed, sk::DynamicPolicy, sk::DefaultEngine, Precision> layer(counted, "layer", {}, {policy});
+        sk::Rank<Flat> counted(mesh, watched);
+        sk::Sharded<Mixed, sk::DynamicPolicy, Precision> layer(counted, "layer", {}, {policy});
         sk::Model model{layer};
         sk::AdamW optimizer{model};
         sk::Accumulation accumulation{model, 3};

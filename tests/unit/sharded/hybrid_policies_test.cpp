@@ -93,7 +93,7 @@ using Block = sk::Params<Weight, Bias>;
 
 template <class Precision, class Rank>
 struct Pair {
-    using Layer = sk::Sharded<Block, sk::DynamicPolicy, sk::EngineOf<Rank>, Precision>;
+    using Layer = sk::Sharded<Block, sk::DynamicPolicy, Precision>;
 
     Pair(Rank& rank, const sk::DynamicPolicy& policy)
         : layer(rank, "layer", {}, {policy}), average(rank, "average", {}, frozen(policy)) {}
@@ -105,9 +105,9 @@ struct Pair {
 
     Layer layer;
     Layer average;
-    sk::Model<sk::EngineOf<Rank>, Precision> model{layer};
-    sk::Model<sk::EngineOf<Rank>, Precision> averages{average};
-    sk::SGD<sk::EngineOf<Rank>, Precision> optimizer{model, {.learning_rate = 0.25}};
+    sk::Model<Precision> model{layer};
+    sk::Model<Precision> averages{average};
+    sk::SGD<Precision> optimizer{model, {.learning_rate = 0.25}};
 };
 template <class Layer>
 std::vector<float> shown(Layer& layer) {

@@ -86,7 +86,7 @@ TEST_CASE("a model and an optimizer that were moved from say so, with the user's
 
 TEST_CASE("what emplace_back makes has no line of the user's, and says how to get one") {
     sk::threads::run(Flat{1}, [](auto& rank) {
-        using Layer = sk::Sharded<sk::Params<Only>, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<sk::Params<Only>, sk::FullShard>;
         std::vector<Layer> layers;
         const auto said = [](auto make) { return thrown_message<std::invalid_argument>(make); };
         const std::string hidden = said([&] { layers.emplace_back(rank, ""); });
@@ -137,7 +137,7 @@ TEST_CASE("a container that ends in the middle of a step") {
 
 TEST_CASE("a container that outlives its rank") {
     const std::string words = last_words([] {
-        using Layer = toy::LinearLayer<sk::DynamicPolicy, sk::threads::Engine>;
+        using Layer = toy::LinearLayer<sk::DynamicPolicy>;
         std::optional<Layer> carried;
         sk::threads::run(Flat{1}, [&](auto& rank) { carried = toy::linear_layer<sk::FullShard>(rank, "carried"); });
         static_cast<void>(carried->path());

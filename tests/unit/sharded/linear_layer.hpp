@@ -20,8 +20,8 @@ namespace toy SHARDKIT_BUILD {
 
 using Flat = sk::DeviceMesh<sk::dynamic>;
 
-template <class Policy, class Engine, class Precision = sk::Precision<double>>
-using LinearLayer = sk::Sharded<Linear, Policy, Engine, Precision>;
+template <class Policy, class Precision = sk::Precision<double>>
+using LinearLayer = sk::Sharded<Linear, Policy, Precision>;
 
 inline sk::Shapes<Linear> linear_shapes() { return {sk::shape<Weight>(outputs, inputs), sk::shape<Bias>(outputs)}; }
 
@@ -37,8 +37,8 @@ void number(Layer& layer) {
 template <class Policy, class Precision = sk::Precision<double>, class Rank>
 auto linear_layer(Rank& rank, std::string path = "layer", const Policy& policy = {}) {
     const auto run_time = chosen(policy);
-    LinearLayer<std::remove_const_t<decltype(run_time)>, sk::EngineOf<Rank>, Precision> layer(
-        rank, std::move(path), linear_shapes(), {run_time, {}, {}});
+    LinearLayer<std::remove_const_t<decltype(run_time)>, Precision> layer(rank, std::move(path), linear_shapes(),
+                                                                          {run_time, {}, {}});
     number(layer);
     return layer;
 }

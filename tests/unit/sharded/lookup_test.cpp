@@ -62,8 +62,7 @@ std::vector<sk::NamedTensor> tensors(std::size_t count) {
 TEST_CASE("a tensor by name: the last of many takes as long as the first") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         const auto list = tensors(20000);
-        sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::self::Engine> layer{rank, "layer",
-                                                                                  sk::TensorList<float>(list)};
+        sk::Sharded<sk::TensorList<float>, sk::FullShard> layer{rank, "layer", sk::TensorList<float>(list)};
         const std::vector<float> values{1, 2};
         sk::Model model{layer};
         const auto window = layer.unshard();
@@ -118,7 +117,7 @@ TEST_CASE("what a load marks as half written is listed one after the other") {
 
 TEST_CASE("how often a group was updated: the last of many takes as long as the first") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::self::Engine>;
+        using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
         std::vector<Layer> layers;
         for (std::size_t i = 0; i < 3000; ++i) {
             layers.emplace_back(rank, "layers." + std::to_string(i), sk::TensorList<float>{{"w", {2}}});

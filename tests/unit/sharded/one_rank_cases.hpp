@@ -32,13 +32,12 @@ sk::DynamicPolicy policy() {
 inline const std::vector<sk::DynamicPolicy> policies{policy<sk::NoShard>(), policy<sk::ShardOptimizer>(),
                                                      policy<sk::ShardGradOp>(), policy<sk::FullShard>()};
 
-template <class Engine>
-using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy, Engine>;
+using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy>;
 
 /// One step with a gradient of one everywhere: every element falls by one.
 template <class Model, class Layers, class Optimizer>
 void step(const Model& model, Layers& groups, Optimizer& optimizer) {
-    using Kernels = typename Layers::value_type::Engine::Kernels;
+    using Kernels = sk::host::AnyKernels;
     sk::Accumulation accumulation{model};
     for (auto& layer : groups) {
         auto handle = accumulation.gradients(layer);
@@ -55,22 +54,21 @@ std::vector<float> values(AnyLayer& layer, sk::Gathers gathers) {
     const auto window = layer.unshard(gathers);
     const auto view = window.view("w");
     std::vector<float> read(view.size());
-    AnyLayer::Engine::Kernels::copy_out(layer.context().compute_stream(),
-                                        std::span<const float>(view.data(), view.size()), std::span<float>(read));
+    sk::host::AnyKernels::copy_out(layer.context().compute_stream(), std::span<const float>(view.data(), view.size()),
+                                   std::span<float>(read));
     return read;
 }
 
 template <class Rank>
 std::vector<std::string> failures(Rank& rank, const sk::DynamicPolicy& policy) {
-    using Engine = sk::EngineOf<Rank>;
     std::vector<std::string> wrong;
     const auto check = [&](bool right, const std::string& what) {
         if (!right) { wrong.push_back(std::string(policy.name()) + ": " + what); }
     };
-    std::vector<Layer<Engine>> groups;
+    std::vector<Layer> groups;
     for (std::size_t i = 0; i < layers; ++i) {
         groups.emplace_back(rank, "layers." + std::to_string(i), sk::TensorList<float>{{"w", {elements}}},
-                            typename Layer<Engine>::Options{policy});
+                            typename Layer::Options{policy});
         groups.back().initialize([&](auto, auto, std::uint64_t k) { return static_cast<double>(100 * i + k); });
     }
     sk::Model model{groups};

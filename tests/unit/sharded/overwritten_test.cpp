@@ -40,7 +40,7 @@ namespace overwritten_test {
 namespace {
 
 template <class P>
-using Layer = sk::Sharded<sk::TensorList<typename P::Gather>, sk::DynamicPolicy, sk::threads::Engine, P>;
+using Layer = sk::Sharded<sk::TensorList<typename P::Gather>, sk::DynamicPolicy, P>;
 
 /// A bias that is added to stands between two matrices that are overwritten, and a frozen one behind them.
 template <class P>
@@ -53,7 +53,7 @@ sk::TensorList<typename P::Gather> tensors(bool overwritten) {
 
 /// One microbatch of one layer. `other` is what the backward pass finds where it overwrites, unless it is empty.
 template <class P>
-void add(sk::Accumulation<sk::threads::Engine>& accumulation, Layer<P>& layer, std::size_t rank, bool& overwrote) {
+void add(sk::Accumulation& accumulation, Layer<P>& layer, std::size_t rank, bool& overwrote) {
     using Gradient = typename P::Gradient;
     const auto window = layer.unshard();
     auto handle = accumulation.gradients(layer);
@@ -107,7 +107,7 @@ std::vector<double> train(std::size_t ranks, const sk::DynamicPolicy& policy, st
                 }
                 optimizer.step(std::move(accumulation), {.divisor = sk::mean, .max_norm = 3});
             };
-            std::optional<sk::schedule::Following<sk::threads::Engine>> following;
+            std::optional<sk::schedule::Following> following;
             step(0);
             if (scheduled) {
                 const sk::Schedule recorded = sk::schedule::record(model, [&] { step(1); });
@@ -220,7 +220,7 @@ TEST_CASE("what nobody overwrites is zeroed, padding included, whatever the buff
 
 TEST_CASE("gradients that are to be overwritten are not handed out to who has not asked") {
     sk::threads::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::Sharded<Linear, sk::NoShard, sk::EngineOf<decltype(rank)>> layer{rank, "layer"};
+        sk::Sharded<Linear, sk::NoShard> layer{rank, "layer"};
         sk::Model model{layer};
         sk::Accumulation accumulation{model, 2};
         const auto taken = sk::SourceLocation::current();
@@ -247,13 +247,12 @@ TEST_CASE("gradients that are to be overwritten are not handed out to who has no
 
 TEST_CASE("a tied parameter's gradient is not overwritten, and ranks agree on those that are") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const char* const text =
             "'tied' parameter 'weight': an overwritten gradient, and 'head' is another name of it, expected one use "
             "that writes the gradient";
-        CHECK_INVALID_ARGUMENT((sk::Sharded<Tied, sk::NoShard, Engine>{rank, "tied"}), text);
+        CHECK_INVALID_ARGUMENT((sk::Sharded<Tied, sk::NoShard>{rank, "tied"}), text);
         CHECK_INVALID_ARGUMENT((sk::describe_group<Tied, sk::NoShard>("tied", {}, rank.grid())), text);
-        using Layer = sk::Sharded<Linear, sk::FullShard, Engine>;
+        using Layer = sk::Sharded<Linear, sk::FullShard>;
         typename Layer::Options options;
         if (rank.rank() == 1) { options.overwritten = Linear::template mask<Bias>(); }
         CHECK(

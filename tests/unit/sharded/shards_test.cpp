@@ -100,8 +100,7 @@ std::pair<Listing, Listing> listed(toy::Mesh mesh, Policy policy) {
     Listing read;
     std::mutex mutex;
     sk::threads::run(mesh, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        toy::Model<Policy, Engine, Precision> model(rank, policy);
+        toy::Model<Policy, Precision> model(rank, policy);
         sk::AdamW optimizer{model.groups(), {.learning_rate = 0.01}};
         toy::RankResult result;
         toy::train_rank(rank, model, optimizer, {.steps = 2, .samples = 16}, {}, result);

@@ -41,8 +41,7 @@ template <class Error, class Policy = sk::NoShard>
 std::string refusal(std::size_t extent) {
     return thrown_message<Error>([&] {
         sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-            const sk::Sharded<Block, Policy, sk::self::Engine> group{
-                rank, "blocks.3", {sk::shape<Weight>(extent)}, {}, user};
+            const sk::Sharded<Block, Policy> group{rank, "blocks.3", {sk::shape<Weight>(extent)}, {}, user};
         });
     });
 }
@@ -59,7 +58,7 @@ std::vector<std::string> refusals() {
                 std::make_shared<WatchedVerbs>(world.communicator().verbs(), MemoryWatch{[&left](std::size_t bytes) {
                                                    if (bytes >= 2048 && left-- == 0) { throw std::bad_alloc(); }
                                                }}));
-            sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1>> rank{{}, limited};
+            sk::Rank<sk::DeviceMesh<1>> rank{{}, limited};
             sk::Sharded<Param, Policy> group{rank, "blocks.3", sk::shape<Param>(1024)};
             sk::Model model{group};
             const sk::AdamW optimizer{model, {}};

@@ -76,7 +76,7 @@ template <class Gradient>
 Trained expected_of(std::size_t slices) {
     Trained trained;
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Group, sk::NoShard, sk::EngineOf<decltype(rank)>, Plain> layer(rank, "layer");
+        sk::Sharded<Group, sk::NoShard, Plain> layer(rank, "layer");
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.125}};
         for (std::size_t step = 0; step < steps; ++step) {
@@ -130,10 +130,10 @@ template <class Precision>
 Trained train(std::size_t ranks, const sk::DynamicPolicy& policy, Led led = Led::no) {
     Trained trained;
     sk::threads::run(sk::DeviceMesh{ranks, 1, 1}, [&](auto& rank) {
-        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, Precision>;
+        using Layer = sk::Sharded<Group, sk::DynamicPolicy, Precision>;
         Layer layer(rank, "layer", {}, typename Layer::Options{policy});
         sk::Model model{layer};
-        std::optional<sk::schedule::Following<sk::EngineOf<decltype(rank)>>> following;
+        std::optional<sk::schedule::Following> following;
         if (led == Led::yes) {
             const auto groups = sk::describe_groups(model);
             const sk::Schedule step =
@@ -214,7 +214,7 @@ TEST_CASE("slices: gradients that are released at the update, or lie in the user
     const auto unclipped = [](std::size_t ranks, const sk::DynamicPolicy& policy, sk::GradientRelease release) {
         std::vector<float> values;
         sk::threads::run(sk::DeviceMesh{ranks, 1, 1}, [&](auto& rank) {
-            using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, Plain>;
+            using Layer = sk::Sharded<Group, sk::DynamicPolicy, Plain>;
             typename Layer::Options options{policy};
             options.gradient_release = release;
             Layer layer(rank, "layer", {}, options);
@@ -250,7 +250,7 @@ TEST_CASE("slices: gradients that are released at the update, or lie in the user
     // Memory of the user's, in which the reduced gradients are found.
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         using Policy = sk::TreeSums<sk::NoShard>;
-        using Layer = sk::Sharded<Group, Policy, sk::EngineOf<decltype(rank)>, Plain>;
+        using Layer = sk::Sharded<Group, Policy, Plain>;
         constexpr std::size_t numel = 777 + 3001;
         std::vector<float> parameters(numel);
         std::vector<float> gradients(numel);
@@ -311,7 +311,7 @@ TEST_CASE("slices: the plan has their sums, and each step the traffic that it sa
 TEST_CASE("slices: a step that has lost one is given no more of them than there are") {
     sk::threads::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         using Policy = sk::TreeSums<sk::NoShard>;
-        using Layer = sk::Sharded<Group, Policy, sk::EngineOf<decltype(rank)>, Plain>;
+        using Layer = sk::Sharded<Group, Policy, Plain>;
         Layer layer(rank, "layer", {}, typename Layer::Options{Policy{sk::Slices{2}}});
         sk::Model model{layer};
         sk::Accumulation accumulation{model, sk::until_reduced};
@@ -353,7 +353,7 @@ template <class P = Plain>
 void begin(const sk::DynamicPolicy& policy, std::size_t ranks, std::size_t cp, std::size_t microbatches,
            std::size_t cut_of_rank_1 = 0) {
     sk::threads::run(sk::DeviceMesh{ranks, 1, cp}, [&](auto& rank) {
-        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, P>;
+        using Layer = sk::Sharded<Group, sk::DynamicPolicy, P>;
         const bool other = rank.rank() == 1 && cut_of_rank_1 > 0;
         Layer layer(rank, "layer", {},
                     typename Layer::Options{
@@ -399,11 +399,10 @@ TEST_CASE("slices: what cannot add along one tree is refused, with the reason") 
 
 TEST_CASE("slices: groups of a model that take them in different orders are refused") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         using Whole = sk::TreeSums<sk::NoShard>;
         using Cut = sk::TreeSums<sk::FullShard>;
         const auto make = [&](const char* path, auto policy) {
-            using Layer = sk::Sharded<Group, decltype(policy), Engine, Plain>;
+            using Layer = sk::Sharded<Group, decltype(policy), Plain>;
             return Layer(rank, path, {}, typename Layer::Options{policy});
         };
         auto whole = make("whole", Whole{sk::Slices{8}});

@@ -48,8 +48,7 @@ using Calls = std::array<std::uint64_t, 3>;
 
 template <class Rank, class Precision>
 class Driven {
-    using Engine = sk::EngineOf<Rank>;
-    using Layer = sk::Sharded<Block, sk::DynamicPolicy, Engine, Precision>;
+    using Layer = sk::Sharded<Block, sk::DynamicPolicy, Precision>;
 
   public:
     Driven(Rank& rank, const sk::DynamicPolicy& policy, bool frozen, std::uint64_t seed)

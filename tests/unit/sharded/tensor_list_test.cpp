@@ -164,11 +164,10 @@ void check_same(const Mesh& mesh, Rule rule) {
             std::vector<Outcome> types(mesh.size());
             std::vector<Outcome> lists(mesh.size());
             sk::threads::run(mesh, [&](auto& rank) {
-                using Engine = sk::EngineOf<decltype(rank)>;
                 types[rank.rank()] =
-                    train<sk::Sharded<Block, sk::DynamicPolicy, Engine>>(rank, shapes(), policy, rule, max_norm);
+                    train<sk::Sharded<Block, sk::DynamicPolicy>>(rank, shapes(), policy, rule, max_norm);
                 lists[rank.rank()] =
-                    train<sk::Sharded<List, sk::DynamicPolicy, Engine>>(rank, list(), policy, rule, max_norm);
+                    train<sk::Sharded<List, sk::DynamicPolicy>>(rank, list(), policy, rule, max_norm);
             });
             for (std::size_t r = 0; r < mesh.size(); ++r) {
                 CAPTURE(r);
@@ -213,9 +212,8 @@ TEST_CASE("TensorList: trains bit for bit as the same group of types, on two to 
 
 TEST_CASE("TensorList: views by name and by number are the views by type, on windows and gradient handles") {
     sk::threads::run(Mesh(2, 1, 1), [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Sharded<Block, sk::FullShard, Engine> types(rank, "types", shapes());
-        sk::Sharded<List, sk::FullShard, Engine> lists(rank, "lists", list());
+        sk::Sharded<Block, sk::FullShard> types(rank, "types", shapes());
+        sk::Sharded<List, sk::FullShard> lists(rank, "lists", list());
         sk::Model model{types, lists};
         const auto by_type = types.unshard();
         const auto by_name = lists.unshard();
@@ -243,7 +241,7 @@ struct Tied : sk::Alias<"tied", Norm> {};
 
 TEST_CASE("an alias has its own name among views, loads and reads") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::Sharded<sk::Params<Scale, Tied, Norm>, sk::NoShard, sk::EngineOf<decltype(rank)>> layer(rank, "layer");
+        sk::Sharded<sk::Params<Scale, Tied, Norm>, sk::NoShard> layer(rank, "layer");
         const std::vector<float> values{1, 2, 3, 4, 5, 6};
         layer.load("tied", std::span<const float>(values));
         std::vector<float> read(6);
@@ -260,8 +258,7 @@ TEST_CASE("TensorList: values by name and number, full values, adopted memory; a
     const std::vector<float> weight{1, 2, 3, 4, 5, 6};
     const std::vector<float> bias{7, 8, 9};
     sk::threads::run(Mesh(2, 1, 1), [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        using Layer = sk::Sharded<List, sk::FullShard, Engine>;
+        using Layer = sk::Sharded<List, sk::FullShard>;
         const auto read = [](auto& layer) {
             std::vector<float> both(9);
             layer.read_full("a weight with a long name", std::span(both).first(6));
@@ -288,7 +285,7 @@ TEST_CASE("TensorList: values by name and number, full values, adopted memory; a
         if (rank.rank() == 1) { CHECK(on_one == bias); }
 
         std::vector<float> memory = expected;
-        using Adopted = sk::Sharded<List, sk::NoShard, Engine>;
+        using Adopted = sk::Sharded<List, sk::NoShard>;
         auto adopted = Adopted::adopt(rank, "adopted", List(tensors), {std::span(memory), {}});
         CHECK(adopted.layout().buffer_numel() == 9);
         {
@@ -333,7 +330,7 @@ TEST_CASE("TensorList: refused, with what was given and what was expected") {
               const sk::NamedTensor nine("nine", {1, 1, 1, 1, 1, 1, 1, 1, 1});
           }) == "tensor 'nine': 9 extents, expected at most 8");
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        using Layer = sk::Sharded<List, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<List, sk::FullShard>;
         const auto message = [&](const List& given) { return refused([&] { const Layer layer(rank, "b", given); }); };
         CHECK(message({}) == "'b': the list has no tensor, expected at least one");
         CHECK(message({{"w", {3}}, {"", {3}}}) == "'b': tensor 1 has an empty name, expected one as 'weight'");
@@ -382,7 +379,7 @@ TEST_CASE("TensorList: refused, with what was given and what was expected") {
                   Layer::from_full(rank, "c", {{"w", {3}}, {"v", {3}}}, {}, one);
               }) == "'c': from_full with values of 1 parameters, expected 2");
         const List exact{{"w", {3}}};
-        using Whole = sk::Sharded<List, sk::NoShard, sk::EngineOf<decltype(rank)>>;
+        using Whole = sk::Sharded<List, sk::NoShard>;
         CHECK(refused([&] {
                   Whole::adopt(rank, "d", {{"w", {4}}}, {std::span(out), {}});
               }) == "'d': adopted parameters hold 3 elements, expected 4");
@@ -390,7 +387,7 @@ TEST_CASE("TensorList: refused, with what was given and what was expected") {
               "'e': Packing::exact given, but full_shard shards; expected aligned or packed");
     });
     sk::threads::run(Mesh(1, 2, 1), [](auto& rank) {
-        using Layer = sk::Sharded<List, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<List, sk::FullShard>;
         CHECK(refused([&] {
                   const Layer layer(rank, "b", {{"w", {3}, {.tp = sk::tp::Split<0>::placement}}});
               }) ==
@@ -402,8 +399,7 @@ TEST_CASE("TensorList: refused, with what was given and what was expected") {
 TEST_CASE("a group that is not the same on every rank is refused on every rank, whether list or types") {
     const auto lists = [](const List& zero, const List& one) {
         return refused_on_both([&](auto& rank) {
-            const sk::Sharded<List, sk::FullShard, sk::EngineOf<decltype(rank)>> layer(rank, "b",
-                                                                                       rank.rank() == 0 ? zero : one);
+            const sk::Sharded<List, sk::FullShard> layer(rank, "b", rank.rank() == 0 ? zero : one);
         });
     };
     // 99 and 100 elements are padded to the same buffer.
@@ -420,12 +416,11 @@ TEST_CASE("a group that is not the same on every rank is refused on every rank, 
     CHECK(lists({{"w", {6}}}, {{"w", {6}, {.tp = sk::tp::PartialSum::placement}}}).find(differs) == 0);
     CHECK(lists({{"w", {3}}, {"v", {3}}}, {{"w", {6}}}).find(differs) == 0);
     CHECK(refused_on_both([](auto& rank) {
-              const sk::Sharded<UpBias, sk::NoShard, sk::EngineOf<decltype(rank)>> layer(
-                  rank, "b", sk::shape<UpBias>(99 + rank.rank()));
+              const sk::Sharded<UpBias, sk::NoShard> layer(rank, "b", sk::shape<UpBias>(99 + rank.rank()));
           }).find("'b': rank 0 makes it with parameter 0 of shape [99]") == 0);
     CHECK(
         refused_on_both([](auto& rank) {
-            using Layer = sk::Sharded<Norm, sk::NoShard, sk::EngineOf<decltype(rank)>>;
+            using Layer = sk::Sharded<Norm, sk::NoShard>;
             typename Layer::Options options;
             if (rank.rank() == 0) { options.frozen = sk::Params<Norm>::all(); }
             const Layer layer(rank, "b", {}, options);
@@ -434,7 +429,7 @@ TEST_CASE("a group that is not the same on every rank is refused on every rank, 
                   "called 'norm', rank 1 with parameter 0 of shape [6], without decay, a partial") == 0);
     // Its path names the rank's own, so the words differ.
     sk::threads::run(Mesh(2, 1, 1), [&](auto& rank) {
-        using Layer = sk::Sharded<Norm, sk::NoShard, sk::EngineOf<decltype(rank)>>;
+        using Layer = sk::Sharded<Norm, sk::NoShard>;
         CHECK_THROWS_AS(Layer(rank, rank.rank() == 0 ? "a" : "b"), std::invalid_argument);
     });
 }
@@ -450,8 +445,7 @@ TEST_CASE("TensorList: a description without a rank is that of the group that ex
         CHECK(types == lists);
         CHECK(lists.numel == 12 * 6 + 12 + 63 + 6 + 72 + 1);
         sk::threads::run(mesh, [&](auto& rank) {
-            const sk::Sharded<List, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(rank, "b", list(),
-                                                                                           {.policy = policy});
+            const sk::Sharded<List, sk::DynamicPolicy> layer(rank, "b", list(), {.policy = policy});
             CHECK(lists == sk::describe_group(layer));
         });
     }

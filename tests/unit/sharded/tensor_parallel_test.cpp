@@ -119,8 +119,7 @@ std::vector<Outcome> train(Mesh mesh, const sk::DynamicPolicy& policy, Rule rule
     constexpr std::size_t microbatches = 2;
     std::vector<Outcome> outcomes(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        using Layer = sk::Sharded<Block, sk::DynamicPolicy, Engine>;
+        using Layer = sk::Sharded<Block, sk::DynamicPolicy>;
         std::vector<Layer> layers;
         for (const char* path : {"blocks.0", "blocks.1"}) {
             layers.emplace_back(rank, path, shapes(), typename Layer::Options{policy});
@@ -216,8 +215,7 @@ TEST_CASE("tp: a rank holds its part of what tp splits, and all of the rest") {
     for (const std::size_t tp : {1U, 2U, 3U, 4U}) {
         CAPTURE(tp);
         sk::threads::run(Mesh(2, tp, 1), [&](auto& rank) {
-            using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(), {full_shard});
+            sk::Sharded<Block, sk::DynamicPolicy> layer(rank, "blocks.0", shapes(), {full_shard});
             layer.initialize(first_value);
             const std::size_t tp_index = rank.grid().coordinate("tp", rank.rank());
             const auto window = layer.unshard();
@@ -243,9 +241,8 @@ TEST_CASE("tp: whole tensors are loaded and read back") {
     }
     for (const Mesh mesh : {Mesh(1, 1, 1), Mesh(1, 4, 1), Mesh(3, 2, 1), Mesh(2, 3, 2)}) {
         sk::threads::run(mesh, [&](auto& rank) {
-            using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(),
-                                                                {sk::DynamicPolicy(sk::ShardOptimizer{})});
+            sk::Sharded<Block, sk::DynamicPolicy> layer(rank, "blocks.0", shapes(),
+                                                        {sk::DynamicPolicy(sk::ShardOptimizer{})});
             for_each_parameter(
                 [&](auto parameter, std::size_t p) { layer.load(parameter, std::span<const double>(values[p])); });
             CHECK(read(layer) == values);
@@ -268,8 +265,7 @@ TEST_CASE("tp: over all ranks the runs of replica 0 cover each element of each w
         std::vector<std::vector<sk::ShardInfo>> listed(mesh.size());
         std::vector<std::vector<std::vector<double>>> held(mesh.size());
         sk::threads::run(mesh, [&](auto& rank) {
-            using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(), {full_shard});
+            sk::Sharded<Block, sk::DynamicPolicy> layer(rank, "blocks.0", shapes(), {full_shard});
             layer.initialize(first_value);
             sk::Model model{layer};
             sk::AdamW optimizer{model};
@@ -323,8 +319,7 @@ TEST_CASE("tp: every policy trains as one rank does, in fp64 to 1e-12") {
 
 TEST_CASE("tp: an extent that tp does not divide is refused by name") {
     sk::threads::run(Mesh(1, 5, 1), [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        using Layer = sk::Sharded<Block, sk::NoShard, Engine>;
+        using Layer = sk::Sharded<Block, sk::NoShard>;
         CHECK_INVALID_ARGUMENT(Layer(rank, "blocks.0", shapes()),
                                "'blocks.0' parameter 'up' of shape [12, 5] is split along dimension 0 over tp = 5, "
                                "expected an extent that 5 divides; rows of padding need not be in files: "
@@ -343,8 +338,7 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
             std::vector<sk::TrafficLog::Entry> measured(mesh.size());
             sk::Plan planned;
             sk::threads::run(mesh, [&](auto& rank) {
-                using Engine = sk::EngineOf<decltype(rank)>;
-                sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(), {policy});
+                sk::Sharded<Block, sk::DynamicPolicy> layer(rank, "blocks.0", shapes(), {policy});
                 sk::Model model{layer};
                 sk::SGD optimizer{model, {.learning_rate = 1}};
                 rank.traffic().clear();

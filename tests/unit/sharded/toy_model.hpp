@@ -67,12 +67,12 @@ inline double gradient(double value, std::size_t tensor, std::size_t i, std::siz
     return std::cos(1.3 * value + 0.1 * static_cast<double>(phase)) * (1 + 0.25 * static_cast<double>(sample % 3));
 }
 
-template <class Policy, class Engine, class Precision>
+template <class Policy, class Precision>
 struct Model {
     template <class Group>
-    using Layer = sk::Sharded<Group, Policy, Engine, Precision>;
+    using Layer = sk::Sharded<Group, Policy, Precision>;
 
-    explicit Model(sk::Context<Engine>& context, Policy policy = {}, sk::Packing packing = sk::Packing::aligned)
+    explicit Model(sk::Context& context, Policy policy = {}, sk::Packing packing = sk::Packing::aligned)
         : table(context, "table", sk::Shapes<Table>{sk::shape<Table>(rows, 3U)}, {policy, packing, {}}),
           layers(linears(context, policy, packing)),
           tail(context, "tail", {}, {policy, packing, {}}) {
@@ -118,7 +118,7 @@ struct Model {
     Layer<Tail> tail;
 
   private:
-    static std::vector<Layer<Linear>> linears(sk::Context<Engine>& context, Policy policy, sk::Packing packing) {
+    static std::vector<Layer<Linear>> linears(sk::Context& context, Policy policy, sk::Packing packing) {
         std::vector<Layer<Linear>> made;
         for (const char* path : {"layers.0", "layers.1", "layers.2"}) {
             made.emplace_back(context, path,

@@ -70,8 +70,8 @@ auto reduce(Accumulation&& accumulation, const Training& training) {
 /// One rank of the training that `train_serially` does in one place. Sample s belongs to data rank
 /// s / microbatches % data_ranks and its microbatch s % microbatches; a microbatch without samples adds zero.
 template <class Rank, class ModelType>
-void train_rank(Rank& rank, ModelType& model, sk::Optimizer<typename Rank::Engine>& optimizer,
-                const Training& training, const Hooks& hooks, RankResult& result) {
+void train_rank(Rank& rank, ModelType& model, sk::Optimizer& optimizer, const Training& training, const Hooks& hooks,
+                RankResult& result) {
     const auto grid = rank.grid();
     const std::size_t cp = grid.extent("cp");
     const std::size_t data_ranks = grid.extent("dp") * cp;
@@ -138,7 +138,7 @@ void train_rank(Rank& rank, ModelType& model, sk::Optimizer<typename Rank::Engin
 template <class Precision, class Rank, class Policy>
 RankResult train_rank_as(Rank& rank, const Policy& policy, const Training& training, const Hooks& hooks) {
     RankResult result;
-    Model<Policy, typename Rank::Engine, Precision> model(rank, policy);
+    Model<Policy, Precision> model(rank, policy);
     if (training.rule == Rule::adamw) {
         sk::AdamW optimizer{model.groups(),
                             {.learning_rate = training.learning_rate, .weight_decay = training.weight_decay}};

@@ -54,7 +54,7 @@ template <class Gradient>
 Trained train(std::size_t dp, std::size_t cp, const sk::DynamicPolicy& policy, const Gradient& gradient) {
     Trained trained;
     sk::threads::run(sk::DeviceMesh{dp, 1, cp}, [&](auto& rank) {
-        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::Precision<float>>;
         Layer layer(rank, "layer", {}, {.policy = policy});
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.125}};
@@ -134,7 +134,7 @@ TEST_CASE("TreeSums: refused on ranks that are no power of two") {
 TEST_CASE("TreeSums: refused by name on an engine without them") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
         const sk::host::Communicator world(std::make_shared<const PlainVerbs>(rank.world().verbs()));
-        sk::Rank<sk::DefaultEngine, sk::DeviceMesh<2>> plain{{}, world};
+        sk::Rank<sk::DeviceMesh<2>> plain{{}, world};
         using Layer = sk::Sharded<Group, sk::TreeSums<sk::FullShard>>;
         const std::string refused = thrown_message<sk::UsageError>([&] { const Layer layer{plain, "layer"}; });
         CHECK(refused.find("'layer': policy 'full_shard' adds along a tree, and the engine plain has "

@@ -109,7 +109,7 @@ TEST_CASE("initialize by the engine's kernels: the bits that the host gives, und
     };
     const auto check = [&]<class Precision>(auto& rank, const sk::DynamicPolicy& policy, Precision /*precision*/) {
         using Gather = typename Precision::Gather;
-        using Layer = sk::Sharded<sk::TensorList<Gather>, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, Precision>;
+        using Layer = sk::Sharded<sk::TensorList<Gather>, sk::DynamicPolicy, Precision>;
         const sk::ParameterAttributes split{.tp = {sk::TpPlacement::Kind::split, 1}};
         const sk::TensorList<Gather> tensors{
             {"wide", {3, 2008}, split}, {"narrow", {41, 6}, split}, {"tall", {1031}}};
@@ -158,7 +158,7 @@ TEST_CASE("initialize by the engine's kernels: the bits that the host gives, und
 
 TEST_CASE("parameters start at zero, also a group whose shards are mostly empty") {
     everywhere([](auto& rank, const sk::DynamicPolicy& policy) {
-        sk::Sharded<toy::Tail, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(rank, "tail", {}, {policy});
+        sk::Sharded<toy::Tail, sk::DynamicPolicy> layer(rank, "tail", {}, {policy});
         CHECK(read<float>(layer, toy::Shift{}, 2) == std::vector<float>{0, 0});
         layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
             CHECK(path == "tail");
@@ -193,7 +193,7 @@ TEST_CASE("initialize asks for each element that this rank holds and for no othe
 
 TEST_CASE("wrapping full values: each rank keeps its shard") {
     everywhere([](auto& rank, const sk::DynamicPolicy& policy) {
-        using Layer = toy::LinearLayer<sk::DynamicPolicy, sk::EngineOf<decltype(rank)>>;
+        using Layer = toy::LinearLayer<sk::DynamicPolicy>;
         const auto weight = counting(35, 7);
         const std::vector<float> bias{1, 2, 3, 4, 5, 6, 7.5F};  // another element type
         auto layer = Layer::from_full(rank, "wrapped", toy::linear_shapes(), {policy, {}, {}},
@@ -247,7 +247,7 @@ TEST_CASE("tensors longer than what is staged are loaded and read as they were g
         sk::threads::run(mesh, [](auto& rank) {
             const auto check = [&](auto precision, auto given, double (*expected)(double)) {
                 using T = decltype(given);
-                sk::Sharded<Long, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, decltype(precision)> layer(
+                sk::Sharded<Long, sk::DynamicPolicy, decltype(precision)> layer(
                     rank, "long", {sk::shape<Wide>(3U, 7506U), sk::shape<Narrow>(1701U, 6U), sk::shape<Tall>(5003U)},
                     {sk::DynamicPolicy(sk::FullShard{})});
                 check_round_trip<T>(layer, Wide{}, 3 * 7506, expected);
@@ -291,14 +291,13 @@ TEST_CASE("a container needs a path") {
 TEST_CASE("a parameter alone is a group of one, and an alias is another name of the same memory") {
     struct Tied : sk::Alias<"tied", Weight> {};
     sk::threads::run(Flat{3}, [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Sharded<Bias, sk::FullShard, Engine> alone(rank, "alone", {sk::shape<Bias>(70U)});
+        sk::Sharded<Bias, sk::FullShard> alone(rank, "alone", {sk::shape<Bias>(70U)});
         alone.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
         CHECK(read<double>(alone, Bias{}, 70) == counting(70, 0));
 
         using Pair = sk::Params<Weight, Tied, Bias>;
         static_assert(Pair::count == 2);
-        sk::Sharded<Pair, sk::FullShard, Engine> pair(rank, "pair", {sk::shape<Weight>(4U, 9U), sk::shape<Bias>(9U)});
+        sk::Sharded<Pair, sk::FullShard> pair(rank, "pair", {sk::shape<Weight>(4U, 9U), sk::shape<Bias>(9U)});
         pair.initialize([](auto, std::string_view name, std::uint64_t i) {
             CHECK(name != "tied");
             return static_cast<double>(i);

@@ -132,7 +132,7 @@ TEST_CASE("which windows fit together does not depend on the number of ranks") {
     for (const std::size_t ranks : {1U, 2U, 5U}) {
         CAPTURE(ranks);
         sk::threads::run(Flat{ranks}, [](auto& rank) {
-            using Group = sk::Sharded<One, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+            using Group = sk::Sharded<One, sk::FullShard>;
             // Padded to one size on 5 ranks, to two or three on fewer.
             Group a{rank, "a", {{"w", {100}}}};
             Group b{rank, "b", {{"w", {120}}}};

@@ -71,7 +71,7 @@ using Group = sk::Params<Wide, Narrow>;
 template <class Precision, class Policy, class Rank>
 std::size_t held_by(Rank& rank, Policy policy) {
     const std::size_t at_start = steady::account.large_bytes;
-    using Layer = sk::Sharded<Group, Policy, typename Rank::Engine, Precision>;
+    using Layer = sk::Sharded<Group, Policy, Precision>;
     std::vector<Layer> layers;
     for (int i = 0; i < 6; ++i) {
         layers.emplace_back(rank, "layers." + std::to_string(i), sk::Shapes<Group>{},
@@ -216,7 +216,7 @@ void check_released(std::size_t world, const Policy& policy, std::size_t in_flig
         toy::Mesh(world, 1, 1),
         [&](auto& rank) {
             const std::size_t at_start = steady::account.large_buffer_bytes;
-            using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::threads::Engine, Precision>;
+            using Layer = sk::Sharded<Group, sk::DynamicPolicy, Precision>;
             typename Layer::Options options{toy::chosen(policy)};
             options.gradient_release = sk::GradientRelease::at_update;
             std::vector<Layer> layers;
@@ -269,7 +269,7 @@ TEST_CASE("NoShard on one rank holds parameters, gradients and optimizer states,
     sk::self::run(toy::Mesh(1, 1, 1), [](auto& rank) {
         const std::size_t blocks = steady::account.large_blocks;
         const std::size_t bytes = steady::account.large_bytes;
-        using Layer = sk::Sharded<Group, sk::NoShard, sk::self::Engine, sk::Precision<double>>;
+        using Layer = sk::Sharded<Group, sk::NoShard, sk::Precision<double>>;
         Layer layer(rank, "layer");
         CHECK(steady::account.large_blocks - blocks == 2);
         CHECK(steady::account.large_bytes - bytes == 2 * elements * sizeof(double));
@@ -344,8 +344,7 @@ void check_scheduled(std::size_t world, Policy policy, const std::vector<std::si
         toy::Mesh(world, 1, 1),
         [&](auto& rank) {
             const std::size_t at_start = steady::account.large_buffer_bytes;
-            using Layer = sk::Sharded<sk::Params<Rows>, sk::DynamicPolicy,
-                                      typename std::remove_reference_t<decltype(rank)>::Engine, Precision>;
+            using Layer = sk::Sharded<sk::Params<Rows>, sk::DynamicPolicy, Precision>;
             std::vector<Layer> layers;
             for (const std::size_t each : rows) {
                 layers.emplace_back(rank, "layers." + std::to_string(layers.size()),

@@ -80,9 +80,9 @@ struct Choice {
 
 /// Returns by how much other large blocks than buffers have grown.
 template <class Gather, sk::StateFormat Format>
-std::size_t check(sk::Context<sk::DefaultEngine>& rank, const Choice& choice) {
+std::size_t check(sk::Context& rank, const Choice& choice) {
     using Precision = sk::Precision<Gather, sk::bf16>;
-    using Layer = sk::Sharded<List, sk::DynamicPolicy, sk::DefaultEngine, Precision>;
+    using Layer = sk::Sharded<List, sk::DynamicPolicy, Precision>;
     typename Layer::Options options{choice.policy};
     options.master = choice.master;
     options.gradient_release = choice.release;
@@ -154,8 +154,7 @@ void check_choices(std::size_t ranks, const sk::DynamicPolicy& policy) {
                     CAPTURE(static_cast<int>(release));
                     CAPTURE(in_flight);
                     const sk::host::Communicator world(std::make_shared<const Accounted>(its.world().verbs()));
-                    sk::Rank<sk::DefaultEngine, Mesh> rank{
-                        its.mesh(), world, {.in_flight = in_flight}, its.streams()};
+                    sk::Rank<Mesh> rank{its.mesh(), world, {.in_flight = in_flight}, its.streams()};
                     const std::size_t grown = check<Gather, Format>(rank, {policy, master, release});
                     CHECK((first || grown == 0));
                     first = false;

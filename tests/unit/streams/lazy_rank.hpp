@@ -8,11 +8,11 @@
 #include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/rank/rank_options.hpp>
-#include <shardkit/rank/streams.hpp>
 
 namespace lazy {
 
@@ -69,7 +69,7 @@ struct Place {
 };
 
 /// One rank whose verbs are copies that run when their stream gets to them.
-class Rank : public Place, public sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1>> {
+class Rank : public Place, public sk::Rank<sk::DeviceMesh<1>> {
   public:
     using Decorate = sk::host::Communicator (*)(const sk::host::Communicator& world);
 
@@ -77,7 +77,7 @@ class Rank : public Place, public sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1>>
         Pace of_compute, Pace of_communication, Pace of_reduction, sk::RankOptions options = {},
         Decorate decorate = [](const sk::host::Communicator& world) { return world; })
         : Place{{}, Queue(of_compute), Queue(of_communication), Queue(of_reduction)},
-          sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1>>(
+          sk::Rank<sk::DeviceMesh<1>>(
               {}, decorate(its_world.communicator()), options,
               {sk::AnyStream(compute), sk::AnyStream(communication), sk::AnyStream(reduction)}) {}
 };

@@ -45,7 +45,7 @@ void check_optimizer() {
 }
 
 /// Reads the loss scale when the stream gets there.
-void submit_read(const LazyRank& rank, const sk::LossScale<sk::DefaultEngine>& loss_scale, double& seen) {
+void submit_read(const LazyRank& rank, const sk::LossScale& loss_scale, double& seen) {
     rank.compute_stream().submit([state = loss_scale.data(), &seen] { seen = state->value(); });
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("a loss scale's end waits for the kernels that read it") {
     LazyRank rank;
     double seen = 0;
     {
-        const sk::LossScale<sk::DefaultEngine> loss_scale{rank, {.initial = 4}};
+        const sk::LossScale loss_scale{rank, {.initial = 4}};
         submit_read(rank, loss_scale, seen);
         CHECK(seen == 0);
     }
@@ -90,14 +90,14 @@ TEST_CASE("a loss scale's end waits for the kernels that read it") {
 
 TEST_CASE("a loss scale that was moved from waits for nothing, one that was assigned to for its old memory") {
     LazyRank rank;
-    std::optional<sk::LossScale<sk::DefaultEngine>> first(std::in_place, rank, sk::LossScaleOptions{.initial = 4});
-    std::optional<sk::LossScale<sk::DefaultEngine>> second(std::in_place, rank, sk::LossScaleOptions{.initial = 8});
+    std::optional<sk::LossScale> first(std::in_place, rank, sk::LossScaleOptions{.initial = 4});
+    std::optional<sk::LossScale> second(std::in_place, rank, sk::LossScaleOptions{.initial = 8});
     double seen_first = 0;
     double seen_second = 0;
     submit_read(rank, *first, seen_first);
     submit_read(rank, *second, seen_second);
 
-    sk::LossScale<sk::DefaultEngine> moved(std::move(*first));
+    sk::LossScale moved(std::move(*first));
     first.reset();
     CHECK(!rank.compute.idle());
 

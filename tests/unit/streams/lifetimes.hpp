@@ -108,7 +108,7 @@ struct Model {
 };
 
 /// Forward and backward, whose gradients are the parameters.
-inline void step(const LazyRank& rank, Model& model, sk::SGD<sk::DefaultEngine>& optimizer) {
+inline void step(const LazyRank& rank, Model& model, sk::SGD<>& optimizer) {
     sk::Accumulation accumulation{model.groups()};
     for (auto& layer : model.layers) { const auto window = layer.unshard(); }
     for (std::size_t l = model.layers.size(); l-- > 0;) {
@@ -127,7 +127,7 @@ struct Recorded {
     LazyRank rank;
     Model model;
     decltype(model.groups()) groups = model.groups();
-    sk::SGD<sk::DefaultEngine> optimizer{groups, {.learning_rate = 0.5}};
+    sk::SGD<> optimizer{groups, {.learning_rate = 0.5}};
     sk::Schedule schedule = sk::schedule::record(groups, [&] { step(); });
 
     explicit Recorded(Pace compute = Pace::lazy, Pace communication = Pace::lazy)
@@ -319,7 +319,7 @@ inline std::string frozen_masters_are_split() {
 /// What codes are decoded in for others than this rank.
 inline std::string codes_are_decoded() {
     LazyRank rank;
-    using Coded = sk::Sharded<Codes, sk::FullShard, sk::DefaultEngine, sk::Precision<sk::block_int8, float>>;
+    using Coded = sk::Sharded<Codes, sk::FullShard, sk::Precision<sk::block_int8, float>>;
     Coded layer(rank, "layer");
     rank.synchronize();
     freed.buffers = freed.in_use = 0;

@@ -24,7 +24,7 @@ template <class Precision>
 std::vector<double> seen(const random_trainer::Plan& plan, bool follows, std::size_t late) {
     const auto pace = [&](std::size_t bit) { return (late & bit) != 0 ? Pace::lazy : Pace::eager; };
     lazy::Rank rank(pace(1), pace(2), pace(4), {.in_flight = 64});
-    return random_trainer::Trainer<sk::DefaultEngine, Precision>(rank, plan).run(follows);
+    return random_trainer::Trainer<Precision>(rank, plan).run(follows);
 }
 
 template <class Precision>

@@ -83,7 +83,7 @@ Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t micr
     lazy::Rank rank(compute, communication, reduction, {.in_flight = in_flight});
     const auto stream = rank.compute_stream();
 
-    std::deque<sk::Sharded<Weight, Policy, sk::DefaultEngine, Precision>> model;
+    std::deque<sk::Sharded<Weight, Policy, Precision>> model;
     for (std::size_t l = 0; l < layers; ++l) {
         model.emplace_back(rank, "layers." + std::to_string(l));
         model[l].initialize([&](auto, auto, std::size_t i) { return first_value(l, i); });
@@ -127,7 +127,7 @@ Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t micr
         }
         optimizer.step(std::move(reduced));
     };
-    std::optional<sk::schedule::Following<sk::DefaultEngine>> following;
+    std::optional<sk::schedule::Following> following;
     for (std::size_t s = 0; s < steps; ++s) {
         if (s == 0 && prefetched) {
             const sk::Schedule recorded = sk::schedule::record(groups, step);

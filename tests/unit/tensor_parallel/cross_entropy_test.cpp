@@ -57,10 +57,9 @@ void check(const Case& c, std::size_t tp, double tolerance) {
     CAPTURE(tp);
     constexpr double scale = 0.25;
     sk::threads::run(Mesh(2, tp, 1), [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto comm = rank.template sub_mesh<sk::Axes<sk::Tp>>();
         const auto part = sk::tp::VocabularyPart::of(c.vocabulary, c.padded(tp), tp, comm.rank());
-        sk::tp::CrossEntropy<Engine, A> cross_entropy(rank, comm, part, c.tokens + 1);
+        sk::tp::CrossEntropy<A> cross_entropy(rank, comm, part, c.tokens + 1);
         std::vector<A> logits(c.tokens * part.size);
         std::vector<Token> targets(c.tokens);
         std::vector<A> losses(c.tokens);
@@ -108,10 +107,9 @@ TEST_CASE("tp: cross-entropy over a split vocabulary is that of whole rows, padd
 
 TEST_CASE("tp: a logit that is NaN makes its token's loss NaN on every rank, and no other token's") {
     sk::threads::run(Mesh(1, 2, 1), [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto comm = rank.template sub_mesh<sk::Axes<sk::Tp>>();
         const auto part = sk::tp::VocabularyPart::of(6, 6, 2, comm.rank());
-        sk::tp::CrossEntropy<Engine, double> cross_entropy(rank, comm, part, 2);
+        sk::tp::CrossEntropy<double> cross_entropy(rank, comm, part, 2);
         std::vector<double> logits(6, 0.5);
         if (rank.rank() == 1) { logits[4] = std::numeric_limits<double>::quiet_NaN(); }
         const std::vector<std::uint8_t> targets{0, 5};
@@ -124,10 +122,9 @@ TEST_CASE("tp: a logit that is NaN makes its token's loss NaN on every rank, and
 
 TEST_CASE("tp: cross-entropy refuses sizes that disagree, and a padding that tp does not divide") {
     sk::threads::run(Mesh(1, 2, 1), [](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
         const auto comm = rank.template sub_mesh<sk::Axes<sk::Tp>>();
         const auto part = sk::tp::VocabularyPart::of(6, 6, 2, comm.rank());
-        sk::tp::CrossEntropy<Engine, double> cross_entropy(rank, comm, part, 2);
+        sk::tp::CrossEntropy<double> cross_entropy(rank, comm, part, 2);
         std::vector<double> logits(9);
         std::vector<double> losses(3);
         const std::vector<std::uint8_t> targets(3);

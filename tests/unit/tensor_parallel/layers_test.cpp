@@ -129,7 +129,7 @@ struct Model {
 
 template <class Rank>
 void check(Rank& rank, SequenceParallel sequence_parallel) {
-    using Kernels = typename sk::EngineOf<decltype(rank)>::Kernels;
+    using Kernels = sk::host::AnyKernels;
     static const Model whole;
     const auto comm = rank.template sub_mesh<sk::Axes<sk::Tp>>();
     const auto stream = rank.compute_stream();
@@ -285,7 +285,7 @@ TEST_CASE("tp: an embedding's gradient is added by many workers with the bits of
 
 TEST_CASE("tp: sizes that disagree are refused") {
     sk::threads::run(Mesh(1, 2, 1), [](auto& rank) {
-        using Kernels = typename sk::EngineOf<decltype(rank)>::Kernels;
+        using Kernels = sk::host::AnyKernels;
         const auto stream = rank.compute_stream();
         const auto comm = rank.template sub_mesh<sk::Axes<sk::Tp>>();
         const auto part = sk::tp::VocabularyPart::of(4, 4, 2, comm.rank());

@@ -11,7 +11,7 @@
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/optim/update.hpp>
+#include <shardkit/kernels/update.hpp>
 
 namespace shardkit::gpu::detail {
 

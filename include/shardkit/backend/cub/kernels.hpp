@@ -23,9 +23,9 @@ struct Kernels;  // which the compiled core has
 #include <shardkit/backend/cub/norm.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/rank/engine.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 
 namespace shardkit::gpu {
 
@@ -62,9 +62,6 @@ struct Kernels : detail::LaunchedKernels<detail::DeviceLaunch> {
         detail::norm_partial(stream, pieces, positions, scale, into);
     }
 };
-
-static_assert(engine::StepKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
-static_assert(engine::IndexKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
 
 }  // namespace shardkit::gpu
 

@@ -21,7 +21,7 @@
 #include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/optim/update.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
 namespace shardkit::gpu::detail {

@@ -19,8 +19,8 @@
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::gpu::detail {
 

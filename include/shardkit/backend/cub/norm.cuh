@@ -14,7 +14,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 
 namespace shardkit::gpu::detail {
 

@@ -12,8 +12,8 @@
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/finite.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::gpu::detail {
 

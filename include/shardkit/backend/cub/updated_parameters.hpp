@@ -11,8 +11,8 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/update.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/kernels/update.hpp>
 
 namespace shardkit::gpu::detail {
 

@@ -8,8 +8,8 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::gpu {
 

@@ -13,9 +13,9 @@
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/update.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::host {
 
@@ -24,7 +24,6 @@ namespace shardkit::host {
 /// @throws UsageError when no file of the program can launch a kernel that a device's stream is given
 struct AnyKernels : EnqueuedKernels<AnyStream> {
     using OnHost = EnqueuedKernels<AnyStream>;
-    using Looped = AnyKernels;
 
     static std::size_t row_workers_on(const AnyStream& stream) noexcept {
         return stream.on_device() ? shardkit::detail::device_row_workers : 1;

@@ -16,11 +16,11 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_copies.hpp>
-#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::host {
 

@@ -15,8 +15,8 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::host {
 

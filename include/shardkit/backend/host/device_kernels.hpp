@@ -88,7 +88,7 @@ void give_to_device(const AnyStream& stream, const Kernel& kernel) {
 }  // namespace shardkit::detail
 
 // The arguments of kernels; on<Kernels>(stream) gives the kernel to a stream by the functions of a Kernels. Their
-// meaning is that of engine::StepKernels.
+// meaning is that of host::AnyKernels.
 namespace shardkit::engine {
 
 /// Sets every element to a value.

@@ -4,9 +4,7 @@
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/decorated_verbs.hpp>
-#include <shardkit/backend/host/engine_type.hpp>
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/rank/engine.hpp>
 
 // The engine that ranks have which name none, with all that it consists of.

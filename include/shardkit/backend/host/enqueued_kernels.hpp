@@ -19,9 +19,9 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/update.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 
@@ -138,10 +138,8 @@ namespace shardkit::host {
 /// Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
 template <class S>
 struct EnqueuedKernels {
-    /// What has the update of a range, by which an optimizer's rule is a value. It takes the place of `update` where
-    /// an engine's Kernels are `Looped`: those that are derived from these may have an update of their own.
+    /// What has the update of a range, by which an optimizer's rule is a value.
     using Loops = detail::RangeUpdates;
-    using Looped = EnqueuedKernels;
 
     template <Element T>
     static void fill(const S& stream, std::span<T> to, std::type_identity_t<T> value) {

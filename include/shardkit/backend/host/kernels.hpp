@@ -24,8 +24,8 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
-#include <shardkit/optim/update.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/kernels/update.hpp>
 
 namespace shardkit::detail {
 

@@ -21,7 +21,7 @@
 #include <shardkit/backend/host/target.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/lane_math.hpp>
-#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 
 // Loops on short vectors, compiled once per instruction set from the same source:
 //   lanes.inc      Lanes<A>: one register of values, with arithmetic and comparisons

@@ -14,11 +14,11 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/policy/offload.hpp>
-#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::host {
 

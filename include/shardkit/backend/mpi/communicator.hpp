@@ -33,7 +33,7 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
-#include <shardkit/rank/streams.hpp>
+#include <shardkit/comm/streams.hpp>
 
 namespace shardkit::mpi::detail {
 
@@ -297,6 +297,5 @@ inline Communicator World::communicator() {
 }
 
 /// The engine whose ranks are processes on one or many hosts, over any MPI implementation.
-using Engine = host::Engine;
 
 }  // namespace shardkit::mpi

@@ -27,9 +27,9 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/rank/streams.hpp>
 #include <shardkit/recorder/record_files.hpp>
 
 namespace shardkit::mpi {

@@ -31,12 +31,12 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/policy/offload.hpp>
-#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::nccl {
 

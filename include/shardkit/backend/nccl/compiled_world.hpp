@@ -19,9 +19,6 @@
 
 namespace shardkit::nccl SHARDKIT_BUILD {
 
-template <class Kernels>
-using Engine = host::Engine;
-
 /// An id that the ranks of one World share before they are connected: see backend/nccl/unique_id.hpp.
 class UniqueId {
   public:
@@ -139,9 +136,9 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
 /// Returns one rank of `mesh` over the ranks of `world`, without a function that it ends with: see
 /// backend/nccl/run.hpp.
 template <MeshType Mesh>
-Rank<DefaultEngine, Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
-                                    SourceLocation where = SourceLocation::current()) {
-    return Rank<DefaultEngine, Mesh>(world.core().make_rank(mesh.grid(where), rank_options, where), mesh);
+Rank<Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
+                     SourceLocation where = SourceLocation::current()) {
+    return Rank<Mesh>(world.core().make_rank(mesh.grid(where), rank_options, where), mesh);
 }
 /// Returns a communicator of the user's over some of the World's ranks, for Context::adopt: see
 /// backend/nccl/native.hpp. Who calls it includes verbs.hpp.
@@ -157,8 +154,7 @@ Lent borrow(World& world, Borrow borrowed, std::string_view axes, SourceLocation
 
 /// Returns the stream of CUDA's in which a rank computes: see backend/nccl/native.hpp.
 /// @throws UsageError for a rank of another engine
-template <class Engine>
-CUstream_st* stream(const Context<Engine>& rank, SourceLocation where = SourceLocation::current()) {
+inline CUstream_st* stream(const Context& rank, SourceLocation where = SourceLocation::current()) {
     return compiled::nccl_stream(rank.core(), where);
 }
 /// Returns NCCL's own communicator: see there.

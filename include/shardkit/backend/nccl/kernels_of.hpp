@@ -12,17 +12,17 @@
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/factored/factored_works.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/norm_works.hpp>
 #include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/optim/update.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/coded_parameters.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 // Which kernels groups and an optimizer give to a device.
 

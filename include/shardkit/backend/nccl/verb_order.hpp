@@ -11,9 +11,9 @@
 
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/comm/recorder.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::nccl::detail {
 

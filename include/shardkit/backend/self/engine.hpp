@@ -7,6 +7,5 @@
 namespace shardkit::self {
 
 /// The engine of a single rank in the caller's thread; nothing is communicated.
-using Engine = host::Engine;
 
 }  // namespace shardkit::self

@@ -13,8 +13,8 @@ template <shardkit::detail::MayBeMesh Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, SourceLocation where = SourceLocation::current()) {
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
         World world;
-        Rank<Engine, Mesh> rank{mesh, Communicator(world), options, {}, where};
-        if constexpr (shardkit::detail::BodyRules<F, Rank<Engine, Mesh>>::takes_rank) { f(rank); }
+        Rank<Mesh> rank{mesh, Communicator(world), options, {}, where};
+        if constexpr (shardkit::detail::BodyRules<F, Rank<Mesh>>::takes_rank) { f(rank); }
     }
 }
 

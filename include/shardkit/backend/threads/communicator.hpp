@@ -24,9 +24,9 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -299,6 +299,5 @@ namespace shardkit::threads {
 using Communicator = host::Communicator;
 
 /// The engine whose ranks are threads of one process: the default, and the reference for tests of other engines.
-using Engine = host::Engine;
 
 }  // namespace shardkit::threads

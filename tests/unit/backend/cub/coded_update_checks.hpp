@@ -15,10 +15,10 @@
 
 #include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/codes.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/update.hpp>
 
 #include "each_precision.hpp"
 #include "machine.hpp"

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
 
 namespace shardkit::test {
 

@@ -8,7 +8,7 @@
 
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/bf16.hpp>
-#include <shardkit/optim/update.hpp>
+#include <shardkit/kernels/update.hpp>
 
 namespace sk = shardkit;
 namespace gpu = shardkit::gpu;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/update.hpp>
 
 namespace shardkit::test {
 

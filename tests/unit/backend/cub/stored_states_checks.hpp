@@ -18,10 +18,10 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/split_float.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/state_storage.hpp>
-#include <shardkit/optim/update.hpp>
 
 #include "each_precision.hpp"
 #include "machine.hpp"

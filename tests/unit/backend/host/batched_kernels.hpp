@@ -8,7 +8,7 @@
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
-#include <shardkit/optim/update.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
 namespace shardkit::test {

@@ -12,10 +12,10 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/optim/state_storage.hpp>
 
 #include "kernel_data.hpp"
 

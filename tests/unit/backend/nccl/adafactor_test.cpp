@@ -37,7 +37,7 @@ TEST_CASE("nccl: Adafactor's steps are one thread's, on every policy and pace") 
 TEST_CASE("nccl: Adafactor refuses a group that is offloaded, by its path") {
     CHECK(paced_ranks::run(Mesh(1, 1, 1), paced_ranks::all_paces[3], {}, [&](auto& rank, const auto&) {
               using List = sk::TensorList<float>;
-              using Layer = sk::Sharded<List, sk::FullShard, gpu_ranks::Engine>;
+              using Layer = sk::Sharded<List, sk::FullShard>;
               typename Layer::Options options{};
               options.offload = sk::Offload::states;
               Layer layer(rank, "layer", List{{"wide", {3, 8}}}, options);

@@ -12,14 +12,14 @@
 #include <shardkit/backend/host/engine.hpp>
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/sharded/norm_sum.hpp>
+#include <shardkit/kernels/norm_sum.hpp>
 
 /// The kernels of an engine that is chosen at run time, on a stream of the host or of a device.
 namespace any_kernels_checks {
 
 namespace sk = shardkit;
 using sk::bf16;
-using Kernels = sk::host::Engine::Kernels;
+using Kernels = sk::host::AnyKernels;
 
 /// Memory where a stream's kernels work: a device's, or the host's.
 template <class T>

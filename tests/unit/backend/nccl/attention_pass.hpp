@@ -21,9 +21,8 @@ namespace attention_pass {
 namespace sk = shardkit;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
-template <class Rank, template <class, class> class Exchange>
+template <class Rank, template <class> class Exchange>
 std::vector<float> run(Rank& rank) {
-    using Engine = sk::EngineOf<Rank>;
     const auto cp = rank.template sub_mesh<sk::Axes<sk::Cp>>();
     const sk::cp::AttentionShape shape{1, 2, 4, 3};
     const auto numbers = [&](std::size_t seed, std::size_t n) {
@@ -31,7 +30,7 @@ std::vector<float> run(Rank& rank) {
         for (std::size_t i = 0; i < n; ++i) {
             values[i] = std::sin(static_cast<float>(seed * 31 + cp.rank() * 7 + i));
         }
-        return sk::detail::EngineTable<Engine, float>(rank, std::span<const float>(values));
+        return sk::detail::EngineTable<float>(rank, std::span<const float>(values));
     };
     const auto q = numbers(1, shape.queries());
     const auto kv = numbers(2, shape.block());
@@ -40,20 +39,20 @@ std::vector<float> run(Rank& rank) {
     const auto dq = numbers(5, shape.queries());
     const auto dkv = numbers(6, shape.block());
     const auto read = [](const auto& table) { return std::span<const float>(table.span()); };
-    sk::cp::Attention<Engine, float, Exchange> attention(rank, cp, shape);
+    sk::cp::Attention<float, Exchange> attention(rank, cp, shape);
     for (int pass = 0; pass < 2; ++pass) {
         attention.forward(read(q), read(kv), out.span(), lse.span());
         // No sense, but work whose result the exchange has to wait for.
-        Engine::Kernels::accumulate(rank.compute_stream(), read(kv), kv.span());
+        sk::host::AnyKernels::accumulate(rank.compute_stream(), read(kv), kv.span());
         attention.backward(read(q), read(kv), read(out), read(lse), read(out), dq.span(), dkv.span());
         // Later work may write what was sent.
-        Engine::Kernels::accumulate(rank.compute_stream(), read(dkv), kv.span());
-        Engine::Kernels::accumulate(rank.compute_stream(), read(dq), q.span());
+        sk::host::AnyKernels::accumulate(rank.compute_stream(), read(dkv), kv.span());
+        sk::host::AnyKernels::accumulate(rank.compute_stream(), read(dq), q.span());
     }
     std::vector<float> all(out.size() + lse.size() + dq.size() + dkv.size());
     std::size_t at = 0;
     const auto append = [&](const auto& table) {
-        Engine::Kernels::copy_out(rank.compute_stream(), read(table), std::span(all).subspan(at, table.size()));
+        sk::host::AnyKernels::copy_out(rank.compute_stream(), read(table), std::span(all).subspan(at, table.size()));
         at += table.size();
     };
     append(out);
@@ -65,7 +64,7 @@ std::vector<float> run(Rank& rank) {
 }
 
 /// Where the NCCL engine gives other bits than threads, at any pace of its streams; empty where it does not.
-template <template <class, class> class Exchange>
+template <template <class> class Exchange>
 std::string difference(std::size_t cp) {
     const Mesh mesh(1, 1, cp);
     std::vector<std::vector<float>> expected(cp);

@@ -218,7 +218,7 @@ TEST_CASE("nccl: a lent communicator of the wrong size or order is not adopted b
     gpu_ranks::restart();
     const UsersComms comms(4);
     const auto outcomes = gpu_ranks::with_world(4, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
-        Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
+        Rank<DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
         const std::size_t r = rank.rank();
         const auto refused = [&](const Comm& given) {
             return thrown_message<std::invalid_argument>([&] { rank.adopt(Axes<Dp>{}, given); });
@@ -243,8 +243,8 @@ TEST_CASE("nccl: a GPU's memory where values of the host are expected, and too l
     struct Large : Param<"weight", float, 1U << 20U> {};
     gpu_ranks::restart();
     const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [](const Comm& comm, nccl::World& world) {
-        Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
-        Sharded<Weight, FullShard, gpu_ranks::Engine> layer(rank, "blocks.3");
+        Rank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+        Sharded<Weight, FullShard> layer(rank, "blocks.3");
         auto buffer = comm.buffer<float>(10);
         const std::span<float> device(buffer.data(), 10);
         const std::string given =
@@ -256,8 +256,8 @@ TEST_CASE("nccl: a GPU's memory where values of the host are expected, and too l
         expect(contains(reading, "'blocks.3' parameter 'weight': read_full" + given), reading);
 
         standin::fail_next("cudaMalloc", cudaErrorMemoryAllocation, static_cast<int>(comm.rank()));
-        const auto large = thrown_message<std::bad_alloc>(
-            [&] { const Sharded<Large, FullShard, gpu_ranks::Engine> none(rank, "blocks.4"); });
+        const auto large =
+            thrown_message<std::bad_alloc>([&] { const Sharded<Large, FullShard> none(rank, "blocks.4"); });
         expect(large == "'blocks.4': no memory for 4194304 bytes of gather buffer", large);
 
         std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};

@@ -47,17 +47,16 @@ struct Narrow : sk::Param<"narrow", float, 5, 12>, sk::tp::Split<1> {};
 struct Two : sk::Param<"two", float, 2> {};
 using Group = sk::Params<Large, Narrow, Two>;
 
-template <class Engine>
 struct Training {
-    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
 
-    Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
+    Training(sk::Context& context, const sk::DynamicPolicy& policy)
         : layer(context, "layer", {}, {policy}), optimizer(groups), state(groups, optimizer) {}
 
     Layer layer;
-    sk::Model<Engine> groups{layer};
-    sk::AdamW<Engine> optimizer;
-    sk::checkpoint::State<Engine> state;
+    sk::Model<> groups{layer};
+    sk::AdamW<> optimizer;
+    sk::checkpoint::State state;
 };
 
 /// The large parameter as two tensors, each read into memory that has the other one's elements already.
@@ -69,7 +68,7 @@ sk::checkpoint::StoredAs in_two(std::string_view path, const sk::ParameterRecord
 /// A state whose every element is another.
 void save_on_host(const std::string& folder, const sk::checkpoint::TensorNames& names) {
     sk::threads::run(Mesh(1, 1), [&](auto& rank) {
-        Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        Training training(rank, sk::DynamicPolicy(sk::NoShard{}));
         training.layer.initialize([](std::string_view, std::string_view name, std::uint64_t i) {
             return static_cast<double>(i + name.size()) / 1024;
         });
@@ -91,7 +90,7 @@ enum class Way { save, begin_save, begin_save_copy };
 std::string load_and_save(const Mesh& mesh, paced_ranks::Paces paces, const sk::DynamicPolicy& policy, Way way,
                           const sk::checkpoint::TensorNames& names, const std::string& from, const std::string& to) {
     return paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
-        Training<gpu_ranks::Engine> training(rank, policy);
+        Training training(rank, policy);
         sk::checkpoint::load(rank, from, training.state, {.names = names});
         if (way == Way::save) {
             sk::checkpoint::save(rank, to, 3, training.state, {.names = names});
@@ -104,7 +103,7 @@ std::string load_and_save(const Mesh& mesh, paced_ranks::Paces paces, const sk::
         auto gradients = accumulation.gradients(training.layer);
         for (std::size_t p = 0; p < Group::count; ++p) {
             auto view = gradients.view(p);
-            gpu_ranks::Engine::Kernels::fill(rank.compute_stream(), std::span(view.data(), view.size()), 1.0F);
+            sk::host::AnyKernels::fill(rank.compute_stream(), std::span(view.data(), view.size()), 1.0F);
         }
         accumulation.add(std::move(gradients));
         training.optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
@@ -160,12 +159,11 @@ struct Ones {
     }
 };
 /// Two parameters of 5 and 3 elements, the second one frozen at first: each step moves what trains by `rate`.
-template <class Engine>
 struct Thawed {
-    using Layer = sk::Sharded<sk::TensorList<double>, sk::FullShard, Engine>;
-    using Optimizer = sk::AdamW<Engine, typename Layer::Precision>;
+    using Layer = sk::Sharded<sk::TensorList<double>, sk::FullShard>;
+    using Optimizer = sk::AdamW<typename Layer::Precision>;
 
-    Thawed(sk::Context<Engine>& context, bool frozen)
+    Thawed(sk::Context& context, bool frozen)
         : rank(context), layer(context, "layer", {{"a", {5}}, {"b", {3}, {.frozen = frozen}}}) {
         layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
     }
@@ -174,7 +172,7 @@ struct Thawed {
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
         for (std::size_t p = 0; p < 2; ++p) {
-            Engine::Kernels::run_once(rank.compute_stream(), Ones{gradients.view(p)});
+            sk::host::AnyKernels::run_once(rank.compute_stream(), Ones{gradients.view(p)});
         }
         accumulation.add(std::move(gradients));
         optimizer.step(std::move(accumulation));
@@ -186,11 +184,11 @@ struct Thawed {
         return all;
     }
 
-    sk::Context<Engine>& rank;
+    sk::Context& rank;
     Layer layer;
-    sk::Model<Engine, typename Layer::Precision> model{layer};
+    sk::Model<typename Layer::Precision> model{layer};
     Optimizer optimizer{model, {.learning_rate = rate, .epsilon = 1e-30, .weight_decay = 0}};
-    sk::checkpoint::State<Engine> state{model, optimizer};
+    sk::checkpoint::State state{model, optimizer};
 };
 
 }  // namespace
@@ -237,18 +235,18 @@ TEST_CASE("nccl: what devices save is what the host has saved, whatever way and 
 TEST_CASE("nccl: a load that splits what a captured step has in one is refused before it reads a tensor") {
     const temporary_folder::Folder folder;
     sk::threads::run(Mesh(1, 1), [&](auto& rank) {
-        Thawed<sk::threads::Engine> trained(rank, true);
+        Thawed trained(rank, true);
         trained.step();
         sk::checkpoint::save(rank, folder.path(), 1, trained.state);
     });
     const std::string error =
         paced_ranks::run(Mesh(2, 1), paced_ranks::all_paces[3], {}, [&](auto& rank, const auto& streams) {
-            Thawed<gpu_ranks::Engine> trainer(rank, false);
+            Thawed trainer(rank, false);
             trainer.step();
             const step_trainer::CapturedStep graph(streams, [&] { trainer.step(); });
             graph.launch();
             const std::vector<double> before = trainer.values();
-            const auto load = [&](Thawed<gpu_ranks::Engine>& into) {
+            const auto load = [&](Thawed& into) {
                 return sk::checkpoint::load(rank, folder.file("step-00000001"), into.state, {.subset = true});
             };
             std::string refused;
@@ -266,7 +264,7 @@ TEST_CASE("nccl: a load that splits what a captured step has in one is refused b
             }
             CHECK(trainer.optimizer.steps(trainer.layer) == 3);
             // The remedy that the error names.
-            Thawed<gpu_ranks::Engine> other(rank, false);
+            Thawed other(rank, false);
             load(other);
             expected = other.values();
             other.step();

@@ -44,8 +44,7 @@ namespace {
 /// @returns what windows show behind each launch
 template <class Code, class Rank, class Repeat>
 std::vector<float> train_in_graphs(Rank& rank, const sk::DynamicPolicy& policy, bool loads, const Repeat& repeat) {
-    using Engine = sk::EngineOf<Rank>;
-    coded_training::Layer<Code, Engine> layer(rank, "layer", coded_training::tensors(), {policy});
+    coded_training::Layer<Code> layer(rank, "layer", coded_training::tensors(), {policy});
     layer.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
     sk::Model model{layer};
     sk::AdamW optimizer{model, {.learning_rate = 0.02}};

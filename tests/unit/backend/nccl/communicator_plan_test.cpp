@@ -26,7 +26,7 @@ namespace {
 
 using namespace shardkit;
 using Mesh = DeviceMesh<dynamic, dynamic, dynamic>;
-using Layer = Sharded<TensorList<bf16>, DynamicPolicy, gpu_ranks::Engine>;
+using Layer = Sharded<TensorList<bf16>, DynamicPolicy>;
 
 /// Every rank makes two groups, and each communicator of the stand-in is one of a rank's.
 void check(const Mesh& mesh, const DynamicPolicy& policy, bool separate, nccl::Sums sums = nccl::Sums::widened) {
@@ -45,7 +45,7 @@ void check(const Mesh& mesh, const DynamicPolicy& policy, bool separate, nccl::S
     }
     Alone alone(ranks);
     const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const gpu_ranks::Comm& comm, nccl::World& world) {
-        Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, {}, world.streams());
+        Rank<Mesh> rank(mesh, comm, {}, world.streams());
         Layer first(rank, "first", TensorList<bf16>{{"w", {16, 16}}}, {.policy = policy});
         Layer second(rank, "second", TensorList<bf16>{{"w", {8, 8}}}, {.policy = policy});
         Model model{first, second};

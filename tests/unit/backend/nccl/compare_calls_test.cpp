@@ -164,13 +164,13 @@ TEST_CASE("nccl: a rank that calls one more, or one less, is named") {
 }
 
 TEST_CASE("nccl: groups of one size that a rank uses in another order are named, with both lines") {
-    using Layer = Sharded<TensorList<float>, FullShard, gpu_ranks::Engine>;
+    using Layer = Sharded<TensorList<float>, FullShard>;
     for (const bool adds : {false, true}) {
         CAPTURE(adds);
         gpu_ranks::restart();
         const auto outcomes =
             gpu_ranks::with_world(2, comparing(CompareCalls::each_call), [&](const Comm& comm, nccl::World& world) {
-                Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+                Rank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
                 Layer a{rank, "blocks.0", {{"w", {11}}}};
                 Layer b{rank, "blocks.1", {{"w", {11}}}};
                 Layer& first = comm.rank() == 0 ? a : b;
@@ -197,13 +197,13 @@ TEST_CASE("nccl: groups of one size that a rank uses in another order are named,
 }
 
 TEST_CASE("nccl: ranks that state different learning rates are told both, within the next step") {
-    using Layer = Sharded<TensorList<float>, FullShard, gpu_ranks::Engine>;
+    using Layer = Sharded<TensorList<float>, FullShard>;
     for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
         CAPTURE(static_cast<int>(when));
         gpu_ranks::restart();
         const auto outcomes =
             gpu_ranks::with_world(2, comparing(when), [&](const gpu_ranks::Comm& comm, nccl::World& world) {
-                Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+                Rank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
                 Layer layer{rank, "layer", {{"w", {11}}}};
                 const Model model{layer};
                 SGD optimizer{model, {.learning_rate = comm.rank() == 0 ? 0.5 : 0.25}};

@@ -46,7 +46,7 @@ using trainer_layer::weight_size;
 constexpr std::size_t ranks = 4;
 using Mesh = sk::DeviceMesh<ranks>;
 /// Of whichever engine.
-using Rank = sk::Rank<sk::DefaultEngine, Mesh>;
+using Rank = sk::Rank<Mesh>;
 template <class T>
 using Layer = sk::Sharded<sk::Params<Weight<T>, Bias<T>>, sk::DynamicPolicy>;
 
@@ -104,9 +104,9 @@ std::vector<double> results_of(Rank& rank, const sk::DynamicPolicy& policy) {
     const auto own = rank.buffer<float>(3);
     const auto all = rank.buffer<float>(3 * ranks);
     const auto local = rank.local_buffer<float>(3 + rank.rank());
-    sk::DefaultEngine::Kernels::fill(stream, own.span(), static_cast<float>(rank.rank() + 1));
-    sk::DefaultEngine::Kernels::fill(stream, local.span(), 0.5F);
-    sk::DefaultEngine::Kernels::accumulate(stream, std::span<const float>(local.span().first(3)), own.span());
+    sk::host::AnyKernels::fill(stream, own.span(), static_cast<float>(rank.rank() + 1));
+    sk::host::AnyKernels::fill(stream, local.span(), 0.5F);
+    sk::host::AnyKernels::accumulate(stream, std::span<const float>(local.span().first(3)), own.span());
     sk::all_gather(rank.world(), std::span<const float>(own.span()), all.span(), stream);
     for (std::size_t i = 0; i < all.size(); ++i) { results.push_back(rank.read(all.data() + i)); }
     results.push_back(sk::all_reduce_value(rank, static_cast<double>(rank.rank()), sk::ReduceOp::max));
@@ -152,7 +152,7 @@ void check(const char* policy_name, double bound) {
 
 }  // namespace
 
-TEST_CASE("DefaultEngine on NCCL: a training gives no kernel that the list of its precision and rule has not") {
+TEST_CASE("NCCL behind the engine: a training gives no kernel that the list of its precision and rule has not") {
     const auto others = []<class T>(T /*element*/) {
         std::string error;
         host_functions::Given::all().take();
@@ -169,14 +169,14 @@ TEST_CASE("DefaultEngine on NCCL: a training gives no kernel that the list of it
     CHECK(others(sk::bf16{}) == "");
 }
 
-TEST_CASE("DefaultEngine on NCCL: groups that name no engine have threads' values") {
+TEST_CASE("NCCL behind the engine: groups that name no engine have threads' values") {
     for (const char* policy : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard:2"}) {
         check<float>(policy, 1e-4);
         check<sk::bf16>(policy, 2e-2);
     }
 }
 
-TEST_CASE("DefaultEngine on NCCL: what is another engine's is refused") {
+TEST_CASE("NCCL behind the engine: what is another engine's is refused") {
     gpu_ranks::restart();
     const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
     const std::string error = gpu_ranks::first_error(gpu_ranks::each_in_a_thread(1, [&](std::size_t) {
@@ -188,7 +188,7 @@ TEST_CASE("DefaultEngine on NCCL: what is another engine's is refused") {
             sk::Model model{layer};
             const auto refused = [&](const auto& f) { return thrown_message<sk::UsageError>(f); };
             CHECK(has(refused([&] {
-                          const sk::Rank<sk::DefaultEngine, sk::DeviceMesh<1>> other{{}, rank.world()};
+                          const sk::Rank<sk::DeviceMesh<1>> other{{}, rank.world()};
                       }),
                       "the engine nccl with streams of the host; expected those of that engine"));
             const std::vector<float> of_host(4);

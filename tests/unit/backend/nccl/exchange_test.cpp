@@ -171,9 +171,9 @@ TEST_CASE("nccl: the plan has the traffic of sums by exchange, and the memory in
         const auto body = [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
             const auto streams = world.streams();
             const small_trainer::Mesh mesh(4, 1, 1);
-            sk::Rank<gpu_ranks::Engine, small_trainer::Mesh> rank(mesh, comm, {}, streams);
+            sk::Rank<small_trainer::Mesh> rank(mesh, comm, {}, streams);
             using Half = sk::Precision<sk::bf16, sk::bf16, float, float>;
-            using Layer = sk::Sharded<Weight, sk::FullShard, gpu_ranks::Engine, Half>;
+            using Layer = sk::Sharded<Weight, sk::FullShard, Half>;
             Layer layer(rank, "layer");
             sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 0.5}};
@@ -195,7 +195,7 @@ TEST_CASE("nccl: the plan has the traffic of sums by exchange, and the memory in
             const std::size_t staged =
                 world.staging(streams.communication).size() + world.staging(streams.reduction).size();
             rank_checks::expect(planned.memory.staging.value == staged, "the plan has the memory of both streams");
-            using LargeLayer = sk::Sharded<Large, sk::NoShard, gpu_ranks::Engine, Half>;
+            using LargeLayer = sk::Sharded<Large, sk::NoShard, Half>;
             LargeLayer large(rank, "large");
             const std::size_t grown =
                 world.staging(streams.communication).size() + world.staging(streams.reduction).size();

@@ -36,11 +36,10 @@ namespace {
 
 using namespace shardkit;
 using gpu_ranks::Comm;
-using gpu_ranks::Engine;
 
 constexpr std::size_t elements = 101;
 
-using Layer = Sharded<TensorList<float>, FullShard, Engine>;
+using Layer = Sharded<TensorList<float>, FullShard>;
 
 /// What a C-like trainer has as globals, in the order of its making.
 struct Trainer {
@@ -52,10 +51,10 @@ struct Trainer {
           optimizer(model, {.learning_rate = 0.5}) {}
 
     nccl::World world;
-    Rank<Engine, DeviceMesh<dynamic>> rank;
+    Rank<DeviceMesh<dynamic>> rank;
     Layer layer;
-    Model<Engine> model;
-    SGD<Engine> optimizer;
+    Model<> model;
+    SGD<> optimizer;
 };
 std::array<std::optional<Trainer>, 2> trainers;
 

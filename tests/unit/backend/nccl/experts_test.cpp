@@ -66,13 +66,12 @@ namespace {
 std::string seen_in_a_step(const sk::DynamicPolicy& policy, paced_ranks::Paces paces, bool late) {
     using token_layer::width;
     return paced_ranks::run(Mesh{sk::DeviceMesh{4, 1}, 2}, paces, {}, [&](auto& rank, const auto&) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        experts_training::Training<Engine> training(rank, policy, policy);
+        experts_training::Training training(rank, policy, policy);
         sk::ep::TokenExchange exchange{rank, sk::ep::ranks(rank), token_layer::experts};
         const sk::ep::Routes routes = exchange.route_all(2);
         const std::vector<float> zeros(routes.rows_sent() * width);
-        const token_layer::Values<Engine, float> rows(rank, std::span<const float>(zeros));
-        const token_layer::Values<Engine, float> received(rank, std::span<const float>(zeros));
+        const token_layer::Values<float> rows(rank, std::span<const float>(zeros));
+        const token_layer::Values<float> received(rank, std::span<const float>(zeros));
         const auto send = [&] { exchange.dispatch(routes, width, rows.view(), received.span()); };
         sk::Accumulation accumulation{training.model};
         training.experts.reshard(training.experts.unshard());

@@ -30,8 +30,7 @@
 namespace gpu_ranks {
 
 namespace sk = shardkit;
-using Engine = sk::DefaultEngine;
-using Comm = Engine::Communicator;
+using Comm = sk::host::Communicator;
 using rank_checks::Kind;
 using rank_checks::Outcome;
 

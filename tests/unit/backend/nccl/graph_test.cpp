@@ -31,7 +31,7 @@ using small_trainer::Paces;
 using step_trainer::CapturedStep;
 using step_trainer::Outcome;
 using step_trainer::Settings;
-using NcclRank = sk::Rank<sk::DefaultEngine, Mesh>;
+using NcclRank = sk::Rank<Mesh>;
 
 template <class T>
 std::vector<Outcome> on_threads(std::size_t ranks, const sk::DynamicPolicy& policy, const Settings& settings,

@@ -161,12 +161,11 @@ TEST_CASE("nccl: a Deadline replaces the time that ranks wait, while it lives") 
         gpu_ranks::restart();
         nccl::Options options = gpu_ranks::patient();
         options.timeout = timeout;
-        return gpu_ranks::with_world(
-                   3, options,
-                   [&](const Comm& comm, nccl::World& world) {
-                       Rank<gpu_ranks::Engine, DeviceMesh<3>> rank{DeviceMesh<3>{}, comm, {}, world.streams()};
-                       f(rank);
-                   })[0]
+        return gpu_ranks::with_world(3, options,
+                                     [&](const Comm& comm, nccl::World& world) {
+                                         Rank<DeviceMesh<3>> rank{DeviceMesh<3>{}, comm, {}, world.streams()};
+                                         f(rank);
+                                     })[0]
             .text;
     });
 }

@@ -164,7 +164,7 @@ TEST_CASE("nccl: a graph of a norm alone has all of it, and spoils no norm that 
             };
             set(1);
             CHECK(sk::global_norm(reduced).value() == 8);
-            std::optional<sk::GlobalNorm<sk::DefaultEngine>> norm;
+            std::optional<sk::GlobalNorm> norm;
             const step_trainer::CapturedStep graph(streams, [&] { norm.emplace(sk::global_norm(reduced)); });
             for (const float value : {2.0F, 3.0F}) {
                 set(value + 1);

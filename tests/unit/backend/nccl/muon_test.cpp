@@ -50,7 +50,7 @@ TEST_CASE("nccl: Muon's steps are one thread's to the bit, on every policy and p
 TEST_CASE("nccl: Muon refuses a group that is offloaded, by its path") {
     CHECK(paced_ranks::run(Mesh(1, 1, 1), paced_ranks::all_paces[3], {}, [&](auto& rank, const auto&) {
               using List = sk::TensorList<float>;
-              using Layer = sk::Sharded<List, sk::FullShard, gpu_ranks::Engine>;
+              using Layer = sk::Sharded<List, sk::FullShard>;
               typename Layer::Options options{};
               options.offload = sk::Offload::states;
               Layer layer(rank, "layer", List{{"wide", {3, 8}}}, options);

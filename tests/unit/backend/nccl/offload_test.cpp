@@ -245,7 +245,7 @@ TEST_CASE("offload: what makes no sense, or has no memory, is refused with both 
     const auto on_host = [](sk::Offload way) {
         return thrown_message<std::invalid_argument>([&] {
             sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-                using Layer = sk::Sharded<Group<float>::type, sk::FullShard, sk::threads::Engine>;
+                using Layer = sk::Sharded<Group<float>::type, sk::FullShard>;
                 typename Layer::Options options{};
                 options.offload = way;
                 const Layer layer(rank, "layer", {}, options);
@@ -256,12 +256,12 @@ TEST_CASE("offload: what makes no sense, or has no memory, is refused with both 
         on_host(sk::Offload::states).find("an Offload on the engine 'threads', whose memory is the host's already") !=
         std::string::npos);
     CHECK(on_ranks(1, all_paces[7], [&](auto& rank, const auto&) {
-              using Layer = sk::Sharded<Group<float>::type, sk::FullShard, Engine>;
+              using Layer = sk::Sharded<Group<float>::type, sk::FullShard>;
               typename Layer::Options options{};
               options.offload = sk::Offload::states;
               Layer layer(rank, "layer", {}, options);
               sk::Model model{layer};
-              using Large = sk::rules::RuleOptimizer<LargeRule, Engine, sk::DefaultPrecision<float>>;
+              using Large = sk::rules::RuleOptimizer<LargeRule, sk::DefaultPrecision<float>>;
               CHECK(has(thrown_message<std::invalid_argument>(
                             [&] { const Large optimizer(model, {}, {}, sk::SourceLocation::current()); }),
                         "'layer' has an Offload, and its rule is larger than one whose updates are made in pieces"));
@@ -269,7 +269,7 @@ TEST_CASE("offload: what makes no sense, or has no memory, is refused with both 
               const std::string full = thrown_message<sk::MemoryError>([&] { const sk::AdamW optimizer{model}; });
               CHECK(has(full, "exp_avg"));
               const std::string slots = thrown_message<std::invalid_argument>([&] {
-                  using Rank = sk::Rank<Engine, Mesh>;
+                  using Rank = sk::Rank<Mesh>;
                   const Rank other(Mesh(1, 1, 1), rank.world(), {.offload_slot_bytes = 1000}, rank.streams());
               });
               CHECK(has(slots, "offload_slot_bytes is 1000, expected at least 32768"));
@@ -277,7 +277,7 @@ TEST_CASE("offload: what makes no sense, or has no memory, is refused with both 
     gpu_ranks::restart();
     std::string text;
     CHECK(on_ranks(2, all_paces[7], [&](auto& rank, const auto&) {
-              using Layer = sk::Sharded<Group<float>::type, sk::FullShard, Engine>;
+              using Layer = sk::Sharded<Group<float>::type, sk::FullShard>;
               typename Layer::Options options{};
               options.offload = rank.rank() == 0 ? sk::Offload::states : sk::Offload::none;
               const std::string its =

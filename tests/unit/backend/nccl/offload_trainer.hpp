@@ -31,7 +31,6 @@
 namespace offload_trainer {
 
 namespace sk = shardkit;
-using gpu_ranks::Engine;
 using standin::Pace;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
@@ -101,10 +100,10 @@ struct FirstValue {
 template <class T, sk::StateFormat Format>
 struct Trainer {
     using Params = typename Group<T>::type;
-    using Layer = sk::Sharded<Params, sk::DynamicPolicy, Engine>;
-    using Optimizer = sk::AdamW<Engine, typename Layer::Precision, Format>;
+    using Layer = sk::Sharded<Params, sk::DynamicPolicy>;
+    using Optimizer = sk::AdamW<typename Layer::Precision, Format>;
 
-    Trainer(sk::Context<Engine>& context, const Run& run, sk::Offload offload) : run_(run) {
+    Trainer(sk::Context& context, const Run& run, sk::Offload offload) : run_(run) {
         for (std::size_t l = 0; l < 3; ++l) {
             typename Layer::Options options{run.policy};
             options.master = run.master;
@@ -150,7 +149,7 @@ struct Trainer {
         if (run_.in_backward) {
             optimizer->step(std::move(accumulation));
         } else {
-            sk::Optimizer<Engine>& its = stepped_by != nullptr ? *stepped_by : *optimizer;
+            sk::Optimizer& its = stepped_by != nullptr ? *stepped_by : *optimizer;
             its.step(std::move(accumulation),
                      {.max_norm = 3, .loss_scale = run_.loss_scale ? &*loss_scale : nullptr});
         }
@@ -163,9 +162,9 @@ struct Trainer {
             const auto window = layer.unshard();
             for (std::size_t p = 0; p < Params::count; ++p) {
                 std::vector<T> values(window.view(p).size());
-                Engine::Kernels::copy_out(context.compute_stream(),
-                                          std::span<const T>(window.view(p).data(), values.size()),
-                                          std::span<T>(values));
+                sk::host::AnyKernels::copy_out(context.compute_stream(),
+                                               std::span<const T>(window.view(p).data(), values.size()),
+                                               std::span<T>(values));
                 for (const T value : values) {
                     all.push_back(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
                 }
@@ -174,7 +173,7 @@ struct Trainer {
                 using Value = std::remove_cv_t<typename decltype(run.values)::element_type>;
                 std::vector<Value> values(run.values.size());
                 const auto to = std::span<Value>(values);
-                Engine::Kernels::copy_out(context.compute_stream(), std::span<const Value>(run.values), to);
+                sk::host::AnyKernels::copy_out(context.compute_stream(), std::span<const Value>(run.values), to);
                 for (const Value value : values) {
                     all.push_back(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
                 }
@@ -191,12 +190,12 @@ struct Trainer {
     }
 
     Run run_;
-    sk::Optimizer<Engine>* stepped_by = nullptr;  // in the place of `optimizer`, where it is not null
+    sk::Optimizer* stepped_by = nullptr;  // in the place of `optimizer`, where it is not null
     std::deque<Layer> layers;
-    std::optional<sk::Model<Engine, typename Layer::Precision>> model;
+    std::optional<sk::Model<typename Layer::Precision>> model;
     std::optional<Optimizer> optimizer;
-    std::optional<sk::checkpoint::State<Engine>> state;
-    std::optional<sk::LossScale<Engine>> loss_scale;
+    std::optional<sk::checkpoint::State> state;
+    std::optional<sk::LossScale> loss_scale;
 };
 
 /// f(rank, streams) on every rank, with the smallest slots and these paces.

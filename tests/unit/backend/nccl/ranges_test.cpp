@@ -19,8 +19,7 @@ namespace {
 
 namespace sk = shardkit;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-using gpu_ranks::Engine;
-using Layer = sk::Sharded<sk::Params<scheduled::Bias<float>>, sk::FullShard, Engine>;
+using Layer = sk::Sharded<sk::Params<scheduled::Bias<float>>, sk::FullShard>;
 constexpr paced_ranks::Paces eager{standin::Pace::eager, standin::Pace::eager, standin::Pace::eager};
 
 /// What a followed schedule pushes and pops, starts and ends.
@@ -111,7 +110,7 @@ TEST_CASE("nccl: a rank that leaves its schedule is told both operations and its
         std::vector<gpu_ranks::Outcome> outcomes;
         const auto duration = rank_checks::duration_of([&] {
             const auto f = [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
-                sk::Rank<Engine, Mesh> rank(mesh, comm, {}, world.streams());
+                sk::Rank<Mesh> rank(mesh, comm, {}, world.streams());
                 std::vector<Layer> layers;
                 for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
                 sk::Model model{layers};

@@ -42,7 +42,6 @@ namespace {
 
 using namespace shardkit;
 using gpu_ranks::Comm;
-using gpu_ranks::Engine;
 using rank_checks::contains;
 using rank_checks::expect;
 using rank_checks::Kind;
@@ -53,7 +52,7 @@ struct Bias : Param<"bias", float, 256> {
     using TensorParallel = tp::PartialSum;
 };
 struct Wide : Param<"wide", bf16, dynamic> {};
-using Layer = Sharded<Weight, DynamicPolicy, Engine>;
+using Layer = Sharded<Weight, DynamicPolicy>;
 
 constexpr SourceLocation here{"train.cpp", 5};
 
@@ -62,7 +61,7 @@ std::size_t splits_of(const DynamicPolicy& policy, const nccl::Options& options)
     constexpr std::size_t ranks = 4;
     gpu_ranks::restart();
     const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
-        Rank<Engine, Mesh> rank(Mesh(ranks), comm, {}, world.streams());
+        Rank<Mesh> rank(Mesh(ranks), comm, {}, world.streams());
         const Layer first{rank, "first", {}, {.policy = policy}};
         const Layer second{rank, "second", {}, {.policy = policy}};
     });
@@ -80,8 +79,8 @@ std::size_t splits_on_dp_and_tp() {
     gpu_ranks::restart();
     const auto outcomes =
         gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
-            Rank<Engine, Square> rank(Square(2, 2), comm, {}, world.streams());
-            const Sharded<Group, FullShard, gpu_ranks::Engine> layer{rank, "layer"};
+            Rank<Square> rank(Square(2, 2), comm, {}, world.streams());
+            const Sharded<Group, FullShard> layer{rank, "layer"};
         });
     CHECK(gpu_ranks::first_error(outcomes) == "");
     CHECK(standin::calls("ncclCommSplit") % ranks == 0);
@@ -144,7 +143,7 @@ void check_step_beside_gathers(const DynamicPolicy& policy, std::size_t ranks) {
     const auto outcomes =
         gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [&](const Comm& comm, nccl::World& world) {
             const auto streams = world.streams();
-            Rank<Engine, Mesh> rank(Mesh(ranks), comm, {.in_flight = 3}, streams);
+            Rank<Mesh> rank(Mesh(ranks), comm, {.in_flight = 3}, streams);
             std::vector<Layer> layers;
             for (const char* const path : {"first", "second", "third"}) {
                 layers.emplace_back(rank, path, Shapes<Weight>{}, Layer::Options{.policy = policy});
@@ -218,7 +217,7 @@ TEST_CASE("nccl: a group that is given out again has its second communicator alr
     const auto outcomes = gpu_ranks::with_world(4, gpu_ranks::patient(), [](const Comm& comm, nccl::World& world) {
         const auto loop = [&](std::size_t times) {
             for (std::size_t i = 0; i < times; ++i) {
-                Rank<Engine, Mesh> rank(Mesh(4), comm, {}, world.streams());
+                Rank<Mesh> rank(Mesh(4), comm, {}, world.streams());
                 const Layer layer{rank, "layer", {}, {.policy = DynamicPolicy(HybridShard<2>{})}};
             }
         };
@@ -247,7 +246,7 @@ TEST_CASE("nccl: in a step in backward, a layer's work does not wait for the sum
         const auto outcomes =
             gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
                 const auto streams = world.streams();
-                Rank<Engine, Mesh> rank(Mesh(2), comm, {.in_flight = each.in_flight}, streams);
+                Rank<Mesh> rank(Mesh(2), comm, {.in_flight = each.in_flight}, streams);
                 std::vector<Layer> layers;
                 for (std::size_t l = 0; l < 3; ++l) {
                     Layer::Options options{DynamicPolicy(ShardOptimizer{})};
@@ -523,8 +522,8 @@ TEST_CASE(
         options.most_staging_bytes = most;
         options.registration = nccl::Registration::windows;
         const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
-            Rank<Engine, Mesh> rank(Mesh(ranks), comm, {}, world.streams());
-            Sharded<Wide, ShardGradOp, gpu_ranks::Engine> layer(rank, "layer", {shape<Wide>(elements)});
+            Rank<Mesh> rank(Mesh(ranks), comm, {}, world.streams());
+            Sharded<Wide, ShardGradOp> layer(rank, "layer", {shape<Wide>(elements)});
             Model model{layer};
             const auto stream = world.streams().compute;
             Accumulation accumulation{model};

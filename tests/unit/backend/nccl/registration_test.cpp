@@ -90,15 +90,13 @@ TEST_CASE("nccl: too little memory for a chunk of NCCL's is a MemoryError that n
     for (const nccl::Registration registration : registrations) {
         gpu_ranks::restart();
         nccl::World world(nccl::UniqueId::create(), 1, 0, with(registration));
-        Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{1}, Comm(world), {}, world.streams());
+        Rank<DeviceMesh<dynamic>> rank(DeviceMesh{1}, Comm(world), {}, world.streams());
         standin::set_device_memory(standin::device_bytes(0) + (1U << 20U));
-        CHECK(contains(thrown_message<MemoryError>(
-                           [&] { const Sharded<Large, FullShard, gpu_ranks::Engine> none(rank, "blocks.4"); }),
+        CHECK(contains(thrown_message<MemoryError>([&] { const Sharded<Large, FullShard> none(rank, "blocks.4"); }),
                        "'blocks.4': no memory for 4194304 bytes of "));
         standin::set_device_memory(SIZE_MAX);
         standin::fail_next("ncclMemAlloc", ncclInternalError);
-        CHECK(contains(thrown_message<CommError>(
-                           [&] { const Sharded<Large, FullShard, gpu_ranks::Engine> none(rank, "blocks.4"); }),
+        CHECK(contains(thrown_message<CommError>([&] { const Sharded<Large, FullShard> none(rank, "blocks.4"); }),
                        "ncclMemAlloc returned 3"));
     }
 }
@@ -113,12 +111,12 @@ TEST_CASE("nccl: the memory in which 16-bit sums are made is registered like the
 }
 
 TEST_CASE("nccl: whatever a rank's own tables hold, verbs find their memory at the same place of every window") {
-    using Layer = Sharded<TensorList<float>, FullShard, gpu_ranks::Engine>;
+    using Layer = Sharded<TensorList<float>, FullShard>;
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
     options.registration = nccl::Registration::windows;
     const auto outcomes = gpu_ranks::with_world(4, options, [](const gpu_ranks::Comm& comm, nccl::World& world) {
-        Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
+        Rank<DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
         // Of 4 ranks each updates another number of runs, and has other pieces of the norm.
         std::vector<NamedTensor> tensors;
         for (std::size_t p = 0; p < 40; ++p) {

@@ -65,12 +65,11 @@ struct Outcome {
 /// `submit(stream, work)`: how the user's kernels run on this engine.
 template <class T, class Rank, class Submit>
 Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& training, const Submit& submit) {
-    using Engine = sk::EngineOf<Rank>;
     using Group = sk::Params<Weight<T>, Bias<T>>;
     const auto stream = rank.compute_stream();
-    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
     std::deque<Layer> model;
-    std::deque<typename Engine::template Buffer<T>> activations;
+    std::deque<sk::HostBuffer<T>> activations;
     for (std::size_t l = 0; l < layers; ++l) {
         typename Layer::Options options{policy};
         if (training.in_backward) { options.gradient_release = sk::GradientRelease::at_update; }
@@ -82,7 +81,7 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
     sk::AdamW optimizer{groups, {.learning_rate = 0.25, .weight_decay = 0.125}};
     sk::LossScale loss_scale{rank, {.initial = 4, .growth_interval = 1}};
 
-    std::vector<sk::GlobalNorm<Engine>> norms;
+    std::vector<sk::GlobalNorm> norms;
     const auto one_step = [&](std::size_t step) {
         optimizer.set_learning_rate(0.25 / static_cast<double>(step + 1));
         const std::size_t microbatches =
@@ -138,7 +137,7 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
             optimizer.step(std::move(reduced), sk::ClipCoefficient{});
         }
     };
-    std::optional<sk::schedule::Following<Engine>> following;
+    std::optional<sk::schedule::Following> following;
     for (std::size_t step = 0; step < training.steps; ++step) {
         if (training.scheduled && step == 0) {
             const auto described = sk::describe_groups(groups);

@@ -22,7 +22,7 @@
 
 /// A trainer whose steps are all alike, so that one can be captured in a graph: what differs from step to step
 /// (parameters, loss scale, learning rate, the log of norms) lies in the engine's memory. The user's kernels are
-/// given to Engine::Kernels::run_once, so that the source is the same on every engine.
+/// given to sk::host::AnyKernels::run_once, so that the source is the same on every engine.
 namespace step_trainer {
 
 namespace sk = shardkit;
@@ -128,19 +128,18 @@ class Trainer {
             result.parameters.insert(result.parameters.end(), values.begin(), values.end());
         }
         std::vector<double> log(1 + 2 * logged_steps);
-        Engine::Kernels::copy_out(rank_.compute_stream(), std::span<const double>(log_.span()), std::span(log));
+        sk::host::AnyKernels::copy_out(rank_.compute_stream(), std::span<const double>(log_.span()), std::span(log));
         result.log.assign(log.begin() + 1, log.begin() + 1 + 2 * static_cast<std::ptrdiff_t>(log[0]));
         rank_.communication_stream().synchronize();
         return result;
     }
 
   private:
-    using Engine = sk::EngineOf<Rank>;
     using Group = sk::Params<Weight<T>, Bias<T>>;
-    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
     using Model = std::deque<Layer>;
-    using ModelGroups = sk::Model<Engine, typename Layer::Precision>;
-    using Optimizer = sk::AdamW<Engine, typename Layer::Precision>;
+    using ModelGroups = sk::Model<typename Layer::Precision>;
+    using Optimizer = sk::AdamW<typename Layer::Precision>;
 
     static Model make_model(Rank& rank, const sk::DynamicPolicy& policy, const Settings& settings) {
         typename Layer::Options options{policy};
@@ -190,7 +189,7 @@ class Trainer {
     const sk::LossScaleState* loss_scale() const { return settings_.scales_loss ? loss_scale_.data() : nullptr; }
     template <class Work>
     void run(const Work& work) {
-        Engine::Kernels::run_once(rank_.compute_stream(), work);
+        sk::host::AnyKernels::run_once(rank_.compute_stream(), work);
     }
 
     Rank& rank_;
@@ -198,9 +197,9 @@ class Trainer {
     Model model_;
     ModelGroups groups_;
     Optimizer optimizer_;
-    sk::LossScale<Engine> loss_scale_;
-    typename Engine::template Buffer<double> log_;
-    std::vector<typename Engine::template Buffer<T>> activations_;
+    sk::LossScale loss_scale_;
+    sk::HostBuffer<double> log_;
+    std::vector<sk::HostBuffer<T>> activations_;
 };
 
 struct Dropped {};

@@ -106,7 +106,7 @@ void check_survivors(standin::Pace pace) {
 
 struct Weight : Param<"weight", float, 37> {};
 struct Bias : Param<"bias", float, 5> {};
-using Layer = Sharded<Params<Weight, Bias>, FullShard, gpu_ranks::Engine>;
+using Layer = Sharded<Params<Weight, Bias>, FullShard>;
 
 /// Trains from the newest step in `folder` to step `to`; saves() says after which steps it saves, and before(step) is
 /// called before each. Returns the parameters.
@@ -114,12 +114,12 @@ template <class Saves, class Before>
 std::vector<float> train_on(const Comm& comm, nccl::World& world, const std::string& folder, std::uint64_t to,
                             const Saves& saves, const Before& before) {
     const DeviceMesh mesh{comm.size()};
-    Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(mesh, comm, {}, world.streams());
+    Rank<DeviceMesh<dynamic>> rank(mesh, comm, {}, world.streams());
     Layer layer(rank, "layer");
     layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i % 7) / 8; });
     Model model{layer};
     AdamW optimizer{model, {.learning_rate = 0.125}};
-    const checkpoint::State<gpu_ranks::Engine> state{model, optimizer};
+    const checkpoint::State state{model, optimizer};
     std::uint64_t step = 0;
     if (const auto found = checkpoint::latest(rank, folder)) {
         step = checkpoint::load(rank, found->path, state).step;
@@ -133,7 +133,7 @@ std::vector<float> train_on(const Comm& comm, nccl::World& world, const std::str
             const auto values = window.view(p);
             const auto into = gradients.view(p);
             const std::span<float> all(into.data(), into.size());
-            using Kernels = gpu_ranks::Engine::Kernels;
+            using Kernels = shardkit::host::AnyKernels;
             Kernels::fill(rank.compute_stream(), all, static_cast<float>(rank.rank() + step) / 4);
             Kernels::accumulate(rank.compute_stream(), std::span<const float>(values.data(), values.size()), all);
         }
@@ -156,8 +156,8 @@ struct UnderWay {
 /// Three steps, and a save that is written beside the second one.
 void train(nccl::World& world, const UnderWay& what, const std::string& folder) {
     const DeviceMesh mesh{world.world_group().size};
-    Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(
-        mesh, Comm(world), {.offload_slot_bytes = least_offload_slot_bytes}, world.streams());
+    Rank<DeviceMesh<dynamic>> rank(mesh, Comm(world), {.offload_slot_bytes = least_offload_slot_bytes},
+                                   world.streams());
     offload_trainer::Trainer<bf16, StateFormat::full> trainer(rank, {}, what.offload);
     trainer.step(0);
     std::optional<checkpoint::PendingSave> pending;

@@ -38,8 +38,7 @@ struct Outcome {
 /// All memory is the engine's; the host waits once, at the end.
 template <class Rank>
 Outcome pass(Rank& rank) {
-    using E = sk::EngineOf<Rank>;
-    using Kernels = typename E::Kernels;
+    using Kernels = sk::host::AnyKernels;
     const auto tp = rank.template sub_mesh<sk::Axes<sk::Tp>>();
     const auto part = sk::tp::VocabularyPart::of(vocabulary, 104, tp.size(), tp.rank());
     std::vector<float> host_logits(tokens * part.size);
@@ -54,12 +53,12 @@ Outcome pass(Rank& rank) {
     for (std::size_t i = 0; i < host_weight.size(); ++i) {
         host_weight[i] = static_cast<float>(part.first * width + i);
     }
-    sk::detail::EngineTable<E, float> logits(rank, std::span<const float>(host_logits));
-    sk::detail::EngineTable<E, std::int32_t> targets(rank, std::span<const std::int32_t>(host_targets));
-    sk::detail::EngineTable<E, float> weight(rank, std::span<const float>(host_weight));
-    sk::detail::EngineTable<E, float> losses(rank, std::span<const float>(std::vector<float>(tokens)));
-    sk::detail::EngineTable<E, float> embedded(rank, std::span<const float>(std::vector<float>(tokens * width)));
-    sk::tp::CrossEntropy<E, float> cross_entropy(rank, tp, part, tokens);
+    sk::detail::EngineTable<float> logits(rank, std::span<const float>(host_logits));
+    sk::detail::EngineTable<std::int32_t> targets(rank, std::span<const std::int32_t>(host_targets));
+    sk::detail::EngineTable<float> weight(rank, std::span<const float>(host_weight));
+    sk::detail::EngineTable<float> losses(rank, std::span<const float>(std::vector<float>(tokens)));
+    sk::detail::EngineTable<float> embedded(rank, std::span<const float>(std::vector<float>(tokens * width)));
+    sk::tp::CrossEntropy<float> cross_entropy(rank, tp, part, tokens);
     const std::span<const std::int32_t> read_targets = targets.span();
     cross_entropy(logits.span(), read_targets, 0.5F, losses.span());
     sk::tp::embed<Kernels>(rank.compute_stream(), read_targets, part, std::span<const float>(weight.span()),

@@ -49,8 +49,7 @@ std::size_t found_of(const Mesh& mesh, paced_ranks::Paces paces, const sk::Dynam
                      sk::Offload offload = sk::Offload::none) {
     std::size_t found = 0;
     const std::string error = paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto& streams) {
-        using Engine = gpu_ranks::Engine;
-        using Layer = sk::Sharded<Net, sk::DynamicPolicy, Engine>;
+        using Layer = sk::Sharded<Net, sk::DynamicPolicy>;
         Layer::Options options{policy};
         options.offload = offload;
         Layer layer(rank, "layer", {}, options);
@@ -72,7 +71,7 @@ std::size_t found_of(const Mesh& mesh, paced_ranks::Paces paces, const sk::Dynam
                     for (const sk::ShardInfo& info : infos) {
                         if (rank.rank() != victim || info.kind != kind || info.parameter != parameter) { continue; }
                         auto* const memory = const_cast<float*>(static_cast<const float*>(info.data));
-                        Engine::Kernels::run_once(streams.compute, Flip{memory});
+                        sk::host::AnyKernels::run_once(streams.compute, Flip{memory});
                     }
                 };
                 flip();

@@ -245,7 +245,7 @@ std::string calls_of(const Policy& policy, bool follows, const sk::Schedule& sch
     std::string said;
     sk::threads::run(mesh,
                      [&](auto& rank) {
-                         using Layer = sk::Sharded<Weight, Policy, sk::EngineOf<decltype(rank)>, Half>;
+                         using Layer = sk::Sharded<Weight, Policy, Half>;
                          std::string text;
                          Layer a{rank, "a", {}, {policy}};
                          Layer b{rank, "b", {}, {policy}};
@@ -327,7 +327,7 @@ std::string guards() {
         step.finish("a", here);
     });
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        sk::Sharded<Weight, sk::FullShard, sk::EngineOf<decltype(rank)>> group{rank, "a"};
+        sk::Sharded<Weight, sk::FullShard> group{rank, "a"};
         const auto window = group.unshard();
         said += thrown([&] { group.initialize([](auto, auto, std::uint64_t) { return 0.0; }); });
     });

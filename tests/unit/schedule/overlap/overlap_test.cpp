@@ -30,7 +30,6 @@ using rank_checks::Flag;
 using rank_checks::on_threads;
 using scheduled::Improve;
 using scheduled::Run;
-using Engine = sk::threads::Engine;
 using sk::threads::LaunchOptions;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
@@ -44,8 +43,8 @@ std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Impro
                                          const LaunchOptions& options) {
     std::vector<std::vector<double>> values(mesh.size());
     const auto on_rank = [&](auto& mine) {
-        sk::Context<Engine>& rank = mine;
-        scheduled::Trainer<Engine, Precision> trainer(rank, run);
+        sk::Context& rank = mine;
+        scheduled::Trainer<Precision> trainer(rank, run);
         if (improve == nullptr) {
             for (std::size_t s = 0; s < run.steps; ++s) { trainer.step(s); }
         } else {
@@ -59,7 +58,7 @@ std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Impro
 }
 
 struct Weight : sk::Param<"weight", double, 500> {};
-using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
+using Layer = sk::Sharded<Weight, sk::FullShard>;
 
 /// f(rank, layers) on two ranks with overlap, layers whose values are their number.
 template <class F>
@@ -231,8 +230,8 @@ TEST_CASE("overlap: a step's traffic and journal are those of calls in the calle
         sk::threads::run(
             sk::DeviceMesh<2>{},
             [&](auto& mine) {
-                sk::Context<Engine>& rank = mine;
-                scheduled::Trainer<Engine, sk::Precision<float>> trainer(
+                sk::Context& rank = mine;
+                scheduled::Trainer<sk::Precision<float>> trainer(
                     rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2});
                 rank.traffic().clear();
                 trainer.step(0);

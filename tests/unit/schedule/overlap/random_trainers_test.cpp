@@ -24,8 +24,7 @@ using sk::threads::LaunchOptions;
 std::vector<std::vector<double>> seen(const random_trainer::Plan& plan, bool follows, const LaunchOptions& options) {
     std::vector<std::vector<double>> all(plan.ranks);
     const auto on_rank = [&](auto& rank) {
-        all[rank.rank()] =
-            random_trainer::Trainer<sk::threads::Engine, sk::Precision<float>>(rank, plan).run(follows);
+        all[rank.rank()] = random_trainer::Trainer<sk::Precision<float>>(rank, plan).run(follows);
     };
     sk::threads::run(sk::DeviceMesh<sk::dynamic>(plan.ranks), on_rank, {.in_flight = 64}, options);
     return all;

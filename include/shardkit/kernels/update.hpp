@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <shardkit/core/element.hpp>
-#include <shardkit/optim/state_storage.hpp>
+#include <shardkit/kernels/state_storage.hpp>
 
 // What Kernels::update takes: the elements, which of them take which hyper-parameters, and the arithmetic.
 
@@ -41,7 +41,7 @@ struct UpdateDraws {
 /// @post (of the update) gathered[i] is master[i], as stored, converted to Gather; of codes, what detail::BeginCodes
 /// makes of all masters
 template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,
-          std::size_t StateCount, class Storage>
+          std::size_t StateCount, class Storage = detail::FullStates>
 struct UpdateSpans {
     using Master = MasterType;
     using Gather = GatherType;
