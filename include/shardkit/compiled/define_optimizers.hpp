@@ -18,7 +18,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 template <class Rule, StateFormat format>
 const shardkit::detail::RuleFunctions& rule_functions() {
-    return shardkit::detail::functions_of<rules::RuleIn<Rule, format>, host::detail::RangeUpdates, AllPrecisions>;
+    return shardkit::detail::functions_of<rules::RuleIn<Rule, format>, host::detail::RangeUpdates>;
 }
 
 /// Has those of all rules whose states are in a format; instantiated by the source file that compiles them.

@@ -31,9 +31,7 @@ class RuleOptimizer : public shardkit::detail::RuleOptimizer<typename Rule::Opti
                   std::vector<ParamGroup> param_groups, SourceLocation where)
         : Base(model,
                compiled::make_optimizer(model.core(where),
-                                        {&shardkit::detail::functions_of<Rule, host::detail::RangeUpdates,
-                                                                         shardkit::detail::PrecisionsOf<Precision>>,
-                                         options},
+                                        {&shardkit::detail::functions_of<Rule, host::detail::RangeUpdates>, options},
                                         std::move(param_groups), where)) {}
 };
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/flat_layout.hpp>
@@ -33,8 +35,12 @@ class AnyLaunches {
 
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
-    void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
+    /// @throws UsageError for a group whose updates no file of the program launches on the device that has it
+    void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (host_reads(context.compute_stream())) { return; }
+        for (const Listed& each : listed_) {
+            require_launch(work_at_rest(each, table.updates(), each.steps, skip), each, where);
+        }
         make_host_calls(listed_.span(), context, table);
         batches_.plan(listed_.span());
         make_table(context, table.updates(), skip);
@@ -68,6 +74,14 @@ class AnyLaunches {
         std::uint64_t end;
     };
 
+    static void require_launch(const AnyUpdateWork& update, const Listed& each, SourceLocation where) {
+        if (!each.group->offloaded().host_ranges.empty() || update.rule->launches(update)) { return; }
+        throw_usage_error(where, "'", each.state->path(), "': no file of this program launches the updates of its ",
+                          name(update.updated), " elements (", name(update.gathers), " gathered, ",
+                          name(update.gradients),
+                          " reduced) with the optimizer's rule on a device: expected a shardkit::nccl::KernelsFor of "
+                          "the group's Precision and the rule, instantiated in a file that nvcc compiles");
+    }
     static void run(const Listed& each, const Stream& stream, unsigned long long capture, const Table& table,
                     const std::uint32_t* skip) {
         each.state->gradients().wait();
@@ -81,7 +95,7 @@ class AnyLaunches {
         stream.submit(update);  // of the host's, where no kernel of a device's is made of it
     }
     static void give(const Stream& stream, const DeviceUpdates& updates) {
-        if (!updates.work->rule->give(stream, updates)) { refuse_update(); }
+        updates.work->rule->give(stream, updates);
     }
     void make_table(Context& context, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
         List<std::byte> table;

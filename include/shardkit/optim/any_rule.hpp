@@ -217,8 +217,10 @@ class RuleFunctions {
     /// Gives a device's stream what `begin` does for some groups, behind `first` unless that is null.
     virtual void begin(const AnyStream& stream, const BeginStep* first, std::uint64_t groups,
                        const BeginUpdates<AnyRule, float>& work) const = 0;
-    /// Gives it updates. Returns false where the rule has none for their element types.
-    virtual bool give(const AnyStream& stream, const DeviceUpdates& updates) const = 0;
+    /// Whether a file of the program launches its updates of such elements on a device.
+    virtual bool launches(const AnyUpdateWork& work) const = 0;
+    /// Gives them to a device's stream.
+    virtual void give(const AnyStream& stream, const DeviceUpdates& updates) const = 0;
 
   protected:
     ~RuleFunctions() = default;

@@ -127,7 +127,7 @@ class PieceUpdate {
     /// Gives it to a device's stream.
     void give(const AnyStream& stream) const {
         const AnyUpdateWork update = work();
-        if (!update.rule->give(stream, {.work = &update})) { refuse_update(); }
+        update.rule->give(stream, {.work = &update});
     }
 
   private:

@@ -26,7 +26,6 @@
 #include <shardkit/optim/state_kind.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/launch_batch.hpp>
-#include <shardkit/step/precisions.hpp>
 
 // What a rule that is a value does, by its type: loops on the host, kernels on a device.
 
@@ -136,16 +135,56 @@ struct RuleUpdates {
     }
 };
 
+template <class Kernel>
+struct DeviceLaunchOf;  // see backend/host/device_kernels.hpp
+template <class Kernel>
+struct DeviceLaunchIs;
+
 }  // namespace shardkit::engine
 
 namespace shardkit::detail {
 
-/// Those of a rule, for groups of these precisions. `Loops` has the update of a range, for the target that the file
-/// is compiled for.
-template <class Rule, class Loops, class List>
-class FunctionsOf;
-template <class Rule, class Loops, class... P>
-class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
+/// What launches a rule's updates of groups of some element types, in a list of all that the program's files can
+/// launch, which they fill before main.
+template <class Rule>
+struct RuleLaunch {
+    bool (*is_of)(const AnyUpdateWork& work);
+    void (*run)(const AnyStream& stream, const DeviceUpdates& updates);
+    const RuleLaunch* next = nullptr;
+};
+/// The first entry of it; null: no file can launch any.
+template <class Rule>
+inline constinit const RuleLaunch<Rule>* rule_launches = nullptr;
+
+/// The entry for an UpdateTypes.
+template <class Rule, class Types>
+struct RuleLaunchOf {
+    static bool is_of(const AnyUpdateWork& work) { return work.template is_of<Types>(); }
+    static void run(const AnyStream& stream, const DeviceUpdates& updates) {
+        engine::DeviceLaunchOf<engine::RuleUpdates<Rule, Types>>::run(stream, {updates});
+    }
+    static bool add() {
+        entry.next = std::exchange(rule_launches<Rule>, &entry);
+        return true;
+    }
+    static RuleLaunch<Rule> entry;
+};
+// In the class, nvcc 13.0 takes its type for incomplete.
+template <class Rule, class Types>
+constinit RuleLaunch<Rule> RuleLaunchOf<Rule, Types>::entry{&is_of, &run};
+
+}  // namespace shardkit::detail
+
+template <class Rule, class Types>
+struct shardkit::engine::DeviceLaunchIs<shardkit::engine::RuleUpdates<Rule, Types>> {
+    static inline const bool known = shardkit::detail::RuleLaunchOf<Rule, Types>::add();
+};
+
+namespace shardkit::detail {
+
+/// Those of a rule. `Loops` has the update of elements, for the target that the file is compiled for.
+template <class Rule, class Loops>
+class FunctionsOf final : public RuleFunctions {
     using Options = typename Rule::Options;
     using Progress = typename Rule::Progress;
     using Storage = typename StorageOf<Rule>::type;
@@ -210,35 +249,19 @@ class FunctionsOf<Rule, Loops, Precisions<P...>> final : public RuleFunctions {
         };
         if (!with_state_count<Update<A>, A>(StateCounts<Rule>{}, work.state_count, with)) { refuse_update(); }
     }
-    /// f(an UpdateTypes) of those that a work's elements are of, if the rule has updates for one of a precision's.
-    /// Returns whether it has.
-    template <class Precision, class F>
-    static bool with_types_of(const AnyUpdateWork& work, const F& f) {
-        using Gather = typename Precision::Gather;
-        using Reduction = typename Precision::Reduction;
-        const auto call_if = [&]<class Types>(std::type_identity<Types> types) {
-            if constexpr (Storage::format == StateFormat::full || std::is_same_v<typename Types::A, float>) {
-                return work.is_of<Types>() && f(types);
-            }
-            return false;
-        };
-        if (call_if(std::type_identity<UpdateTypes<typename Precision::Master, Gather, Reduction>>{})) {
-            return true;
-        }
-        if constexpr (can_drop_master<Precision>) {
-            return call_if(std::type_identity<UpdateTypes<Gather, Gather, Reduction>>{});
-        }
-        return false;
+    bool launches(const AnyUpdateWork& work) const override { return launch_of(work) != nullptr; }
+    void give(const AnyStream& stream, const DeviceUpdates& updates) const override {
+        const RuleLaunch<Rule>* const launch = launch_of(*updates.work);
+        if (launch == nullptr) { refuse_update(); }
+        launch->run(stream, updates);
     }
-    bool give(const AnyStream& stream, const DeviceUpdates& updates) const override {
-        const auto f = [&]<class Types>(std::type_identity<Types> /*types*/) {
-            Loops::give(stream, engine::RuleUpdates<Rule, Types>{updates});
-            return true;
-        };
-        return (with_types_of<P>(*updates.work, f) || ...);
+    static const RuleLaunch<Rule>* launch_of(const AnyUpdateWork& work) {
+        const RuleLaunch<Rule>* launch = rule_launches<Rule>;
+        while (launch != nullptr && !launch->is_of(work)) { launch = launch->next; }
+        return launch;
     }
 };
-template <class Rule, class Loops, class List>
-inline constexpr FunctionsOf<Rule, Loops, List> functions_of{};
+template <class Rule, class Loops>
+inline constexpr FunctionsOf<Rule, Loops> functions_of{};
 
 }  // namespace shardkit::detail

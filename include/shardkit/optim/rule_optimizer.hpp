@@ -122,7 +122,7 @@ requires(updates_alone<Rule>&& fits_any_rule<Rule>()) struct FrameRuleOf<Rule> {
     using type = AnyRule;
     template <class... P>
     static AnyOptions given(const typename Rule::Options& options, Precisions<P...> /*types*/) {
-        return {&functions_of<Rule, host::AnyKernels::Loops, Precisions<P...>>, options};
+        return {&functions_of<Rule, host::AnyKernels::Loops>, options};
     }
     static typename Rule::Options back(const AnyOptions& options) { return options.as<typename Rule::Options>(); }
     static BatchesOf<AnyRule> batches(const MatrixSetup& /*setup*/, auto /*types*/) { return any_groups(); }

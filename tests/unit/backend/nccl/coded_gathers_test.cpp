@@ -46,6 +46,7 @@ template <class Code, class Rank, class Repeat>
 std::vector<float> train_in_graphs(Rank& rank, const sk::DynamicPolicy& policy, bool loads, const Repeat& repeat) {
     coded_training::Layer<Code> layer(rank, "layer", coded_training::tensors(), {policy});
     layer.initialize([](auto, auto, auto i) { return coded_training::initial(i); });
+    host_functions::launch_updates<sk::rules::AdamWRule, coded_training::Precision<Code>>();
     sk::Model model{layer};
     sk::AdamW optimizer{model, {.learning_rate = 0.02}};
     const auto step = [&] {

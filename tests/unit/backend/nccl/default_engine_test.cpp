@@ -19,6 +19,7 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
+#include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
@@ -191,6 +192,14 @@ TEST_CASE("NCCL behind the engine: what is another engine's is refused") {
                           const sk::Rank<sk::DeviceMesh<1>> other{{}, rank.world()};
                       }),
                       "the engine nccl with streams of the host; expected those of that engine"));
+            // No list of launches has this precision.
+            using Half = sk::Reduce16<sk::bf16>;
+            sk::Sharded<Weight<sk::bf16>, sk::FullShard, Half> half{rank, "half"};
+            sk::Model halves{half};
+            CHECK(
+                has(refused([&] { const sk::SGD optimizer{halves}; }),
+                    "'half': no file of this program launches the updates of its fp32 elements (bf16 gathered, bf16 "
+                    "reduced) with the optimizer's rule on a device: expected a shardkit::nccl::KernelsFor"));
             const std::vector<float> of_host(4);
             const auto sum = rank.template buffer<float>(4);
             CHECK(has(thrown_message<std::invalid_argument>(

@@ -8,12 +8,14 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <type_traits>
 #include <typeindex>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cub/combine.hpp>
+#include <shardkit/backend/cub/kernel_launches.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
@@ -21,6 +23,9 @@
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/kernels/update.hpp>
+#include <shardkit/optim/rule_functions.hpp>
+#include <shardkit/policy/precision.hpp>
 
 #include "../host/batched_kernels.hpp"
 
@@ -126,6 +131,36 @@ concept Launched = !std::same_as<Kernel, shardkit::engine::RunOnce<NeverLaunched
 template <host_functions::Launched Kernel>
 struct shardkit::engine::DeviceLaunchOf<Kernel> {
     static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
+        host_functions::Given::all().add(typeid(Kernel));
+        kernel.template on<host_functions::Kernels>(shardkit::gpu::TimelineRef(stream));
+    }
+};
+
+namespace host_functions {
+
+/// Makes the launches of a rule's updates that a KernelsFor has, of the precisions that tests train with.
+template <class Rule, class... Precision>
+void launch_updates() {
+    const auto launch = []<class Updated, class P>(std::type_identity<Updated>, std::type_identity<P>) {
+        using Types = shardkit::detail::UpdateTypes<Updated, typename P::Gather, typename P::Reduction>;
+        if constexpr (shardkit::detail::StorageOf<Rule>::type::format == shardkit::StateFormat::full ||
+                      std::is_same_v<typename Types::A, float>) {
+            shardkit::gpu::KernelLaunches<shardkit::engine::RuleUpdates<Rule, Types>>::calls();
+        }
+    };
+    (launch(std::type_identity<typename Precision::Master>{}, std::type_identity<Precision>{}), ...);
+    (launch(std::type_identity<typename Precision::Written>{}, std::type_identity<Precision>{}), ...);
+}
+
+}  // namespace host_functions
+
+/// A file that begins a rule's steps launches its updates, too.
+template <class Rule>
+struct shardkit::engine::DeviceLaunchOf<shardkit::engine::ForEachIndex<shardkit::detail::BeginUpdatesAs<Rule>>> {
+    using Kernel = shardkit::engine::ForEachIndex<shardkit::detail::BeginUpdatesAs<Rule>>;
+    static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
+        host_functions::launch_updates<Rule, shardkit::Precision<double>, shardkit::Precision<float>,
+                                       shardkit::Precision<shardkit::bf16>, shardkit::Precision<shardkit::fp16>>();
         host_functions::Given::all().add(typeid(Kernel));
         kernel.template on<host_functions::Kernels>(shardkit::gpu::TimelineRef(stream));
     }
