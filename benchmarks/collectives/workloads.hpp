@@ -20,19 +20,14 @@ namespace benchmarks {
 inline std::unique_ptr<Workload> make_workload(shardkit::Context& context, const shardkit::host::Communicator& group,
                                                VerbKind verb, DataType type, Placement placement,
                                                const Shape& shape) {
-    using C = shardkit::host::Communicator;
     std::unique_ptr<Workload> made;
     const auto make = [&]<class V, class T>(V, std::type_identity<T>) {
-        if constexpr (V::template offered<C, T>) {
-            if constexpr (V::in_place) {
-                if (placement == Placement::in_place) {
-                    made = std::make_unique<InPlace<V, T>>(context, group, shape);
-                }
-            }
-            if constexpr (V::out_of_place) {
-                if (placement == Placement::out_of_place) {
-                    made = std::make_unique<OutOfPlace<V, T>>(context, group, shape);
-                }
+        if constexpr (V::in_place) {
+            if (placement == Placement::in_place) { made = std::make_unique<InPlace<V, T>>(context, group, shape); }
+        }
+        if constexpr (V::out_of_place) {
+            if (placement == Placement::out_of_place) {
+                made = std::make_unique<OutOfPlace<V, T>>(context, group, shape);
             }
         }
     };

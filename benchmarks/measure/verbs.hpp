@@ -83,7 +83,6 @@ struct VerbCall {
 
 /// Is what measured verbs have in common unless they say otherwise: the base of AllGather, AllReduce and the others,
 /// which are verbs V with
-///   offered<C, T>              whether an engine's communicator C has the verb for elements T
 ///   bus_factor(ranks)          bus bandwidth over algorithm bandwidth, as the page PERFORMANCE of nccl-tests defines
 ///   copied(placement, ranks)   what each rank has to copy at least, as a multiple of the size: half of what it has
 ///                              to read and write
@@ -107,8 +106,6 @@ struct MeasuredVerb {
 /// Gathers: every rank receives every rank's piece. Size: the whole; count: a piece.
 struct AllGather : MeasuredVerb {
     static constexpr bool in_place = true;
-    template <class C, class T>
-    static constexpr bool offered = shardkit::engine::AllGathers<C, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -133,8 +130,6 @@ struct AllGather : MeasuredVerb {
 struct AllReduce : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool reduces = true;
-    template <class C, class T>
-    static constexpr bool offered = shardkit::engine::AllReduces<C, T, T>;
 
     static double bus_factor(double ranks) { return 2 * (ranks - 1) / ranks; }
     /// Every input is read once and every output written once. One rank alone leaves what is in place.
@@ -155,9 +150,6 @@ struct AllReduce : MeasuredVerb {
 
 /// Exchanges: every rank sends a piece of its own to every rank. Size: what a rank sends in all; count: a piece.
 struct AllToAll : MeasuredVerb {
-    template <class C, class T>
-    static constexpr bool offered = shardkit::engine::ExchangesAllToAll<C, T>;
-
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
     static double copied(Placement, double) { return 1; }
@@ -178,9 +170,6 @@ struct AllToAll : MeasuredVerb {
 /// as in AllToAll, and the sizes are the same.
 class AllToAllUneven : public MeasuredVerb {
   public:
-    template <class C, class T>
-    static constexpr bool offered = shardkit::engine::ExchangesUnevenly<C, T>;
-
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return AllToAll::bus_factor(ranks); }
     static double copied(Placement placement, double ranks) { return AllToAll::copied(placement, ranks); }
@@ -221,8 +210,6 @@ class AllToAllUneven : public MeasuredVerb {
 /// Waits: every rank for every rank; no data, no bandwidth.
 struct Barrier : MeasuredVerb {
     static constexpr bool moves_data = false;
-    template <class C, class T>
-    static constexpr bool offered = shardkit::Communicator<C>;
 
     static double bus_factor(double) { return 0; }
     static double copied(Placement, double) { return 0; }
@@ -240,8 +227,6 @@ struct Broadcast : MeasuredVerb {
     static constexpr bool out_of_place = false;
     static constexpr bool in_place = true;
     static constexpr bool has_root = true;
-    template <class C, class T>
-    static constexpr bool offered = shardkit::engine::Broadcasts<C, T>;
 
     static double bus_factor(double) { return 1; }
     /// Every rank but the root reads and writes the whole; the plain copy shares this out among all.
@@ -259,8 +244,6 @@ struct Broadcast : MeasuredVerb {
 struct ReduceScatter : MeasuredVerb {
     static constexpr bool in_place = true;
     static constexpr bool reduces = true;
-    template <class C, class T>
-    static constexpr bool offered = shardkit::engine::ReduceScatters<C, T, T>;
 
     static std::size_t pieces(std::size_t ranks) { return ranks; }
     static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
@@ -287,9 +270,6 @@ struct ReduceScatter : MeasuredVerb {
 
 /// Sends to the next rank and receives from the previous one, in a ring.
 struct SendReceive : MeasuredVerb {
-    template <class C, class T>
-    static constexpr bool offered = shardkit::engine::SendsAndReceives<C, T>;
-
     static double bus_factor(double) { return 1; }
     static double copied(Placement, double) { return 1; }
 

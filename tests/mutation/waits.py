@@ -40,8 +40,8 @@ NORM_WAIT = re.compile(r"(?<=[\s{;])group\.gradients\(\)\.wait\((?P<event>)\);")
 SUMS_WAIT = re.compile(r"(?<=[\s{;])state\.gradients\(\)\.wait\((?P<event>)\);")
 
 # Of the host for the streams, and of what runs later for a gather that nobody waits for.
-END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|context_?(?:->|\.)compute_stream\(\))(?:->|\.))?"
-                 r"(?:settle|synchronize)\((?P<event>)[^;{]*\);")
+END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|compute|communication|reduction|"
+                 r"context_?(?:->|\.)(?:compute|communication)_stream\(\))(?:->|\.))?(?:settle|synchronize)\((?P<event>)[^;{]*\);")
 # Of a rank's streams for each other, around what captures and launches them.
 FORK = re.compile(r"(?<=[\s{;])(?:compute|communication|reduction)\.wait\((?P<event>[^;]*)\);")
 

@@ -157,7 +157,7 @@ class State {
     void trust_waits(detail::SavedState& state, SourceLocation where) const {
         if (detail::host_reads(context_->compute_stream())) { return; }
         for (detail::Group& group : detail::Access::each(model_, where)) {
-            if (!detail::was_waited_for(context_->compute_stream(), group.parameters().updated())) { return; }
+            if (!context_->compute_stream().was_waited_for(group.parameters().updated())) { return; }
         }
         const std::array streams{context_->communication_stream(), context_->compute_stream()};
         for (const auto& stream : streams) { stream.trust(true); }

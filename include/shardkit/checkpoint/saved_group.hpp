@@ -127,7 +127,7 @@ class SavedGroupOf final : public SavedGroup {
         if (!of.is_copy()) { return with(of.to_save()); }
         const auto joined = group_.join_masters();  // which alone are saved from copies
         with(joined.span());
-        settle(stream());
+        stream().settle();
     }
 
   private:

@@ -5,24 +5,13 @@
 #include <span>
 #include <utility>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
-#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-
-namespace shardkit::engine {
-
-/// The engine behind C can all-gather elements of type T. A shard may be this rank's part of `full`.
-template <class C, class T>
-concept AllGathers = Communicator<C> && Element<T> &&
-    requires(const C comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream, const Call& call) {
-    comm.all_gather(shard, full, stream, call);
-};
-
-}  // namespace shardkit::engine
 
 namespace shardkit {
 
@@ -32,24 +21,22 @@ namespace shardkit {
 /// Cost:    (size - 1) / size of full's bytes received per rank.
 /// @pre     same k on all ranks   @post full[r * k, (r + 1) * k) is rank r's shard
 /// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
-template <class Shard, class Full, engine::AllGathers<detail::ElementIn<Shard>> C>
-void all_gather(const C& comm, Shard&& shard, Full&& full, detail::StreamOf<C> stream = {},
+template <class Shard, class Full, Communicator C>
+void all_gather(const C& comm, Shard&& shard, Full&& full, const AnyStream& stream = {},
                 engine::CallSite site = SourceLocation::current()) {
     static_assert(detail::SameElements<Shard, Full>::are_given);
     const auto from = detail::verb_input(std::forward<Shard>(shard));
     const auto to = detail::verb_output(std::forward<Full>(full));
     detail::check_full(comm, "all_gather", to.size(), from.size(), site.where);
     const Call call = detail::call_of<detail::ElementIn<Shard>>(Verb::all_gather, from.size(), to.size_bytes(), site);
-    detail::make_call(
-        comm, call, from.data(), to.data(), [&] { return comm.all_gather(from, to, stream.of(comm), call); },
-        [&] { return detail::part_from_peers(call.payload, comm.size()); });
+    detail::make_call(comm, call, from.data(), to.data(), [&] { return comm.all_gather(from, to, stream, call); });
 }
 
 /// Gathers in place: rank r's shard is already at its place in `full`. Over one rank it does nothing.
 /// Shapes:  full [size * k]; this rank's k elements from rank * k on are the input.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
-template <class Full, engine::AllGathers<detail::ElementIn<Full>> C>
-void all_gather_in_place(const C& comm, Full&& full, detail::StreamOf<C> stream = {},
+template <class Full, Communicator C>
+void all_gather_in_place(const C& comm, Full&& full, const AnyStream& stream = {},
                          engine::CallSite site = SourceLocation::current()) {
     using T = detail::ElementIn<Full>;
     const std::span<T> all = detail::verb_output(std::forward<Full>(full));
@@ -58,9 +45,7 @@ void all_gather_in_place(const C& comm, Full&& full, detail::StreamOf<C> stream 
     const std::size_t k = all.size() / comm.size();
     const std::span<const T> shard = all.subspan(comm.rank() * k, k);
     const Call call = detail::call_of<T>(Verb::all_gather, k, all.size_bytes(), site);
-    detail::make_call(
-        comm, call, nullptr, all.data(), [&] { return comm.all_gather(shard, all, stream.of(comm), call); },
-        [&] { return detail::part_from_peers(call.payload, comm.size()); });
+    detail::make_call(comm, call, nullptr, all.data(), [&] { return comm.all_gather(shard, all, stream, call); });
 }
 
 }  // namespace shardkit

@@ -4,27 +4,14 @@
 #include <span>
 #include <utility>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
-#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-
-namespace shardkit::engine {
-
-/// The engine behind C can all-reduce elements of type In into type Out, adding in Out's arithmetic. If both are one
-/// type, input and output may be the same memory.
-template <class C, class In, class Out>
-concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
-    requires(const C comm, std::span<const In> input, std::span<Out> output, typename C::Stream stream,
-             const Call& call) {
-    comm.all_reduce(ReduceOp::sum, input, output, stream, call);
-};
-
-}  // namespace shardkit::engine
 
 namespace shardkit {
 
@@ -34,8 +21,8 @@ namespace shardkit {
 /// Cost:    2 (size - 1) / size of the bytes moved per rank.
 /// @post    output[i] is the reduction over ranks q of rank q's input[i], the same bits on every rank
 /// @throws  std::invalid_argument when the sizes differ, or ranks have no tree; CommError when the engine fails
-template <class Input, class Output, engine::AllReduces<detail::ElementIn<Input>, detail::ElementIn<Output>> C>
-void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, detail::StreamOf<C> stream = {},
+template <class Input, class Output, Communicator C>
+void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, const AnyStream& stream = {},
                 engine::CallSite site = SourceLocation::current()) {
     const auto from = detail::verb_input(std::forward<Input>(input));
     const auto to = detail::verb_output(std::forward<Output>(output));
@@ -47,14 +34,14 @@ void all_reduce(const C& comm, ReduceOp op, Input&& input, Output&& output, deta
     const Call call = detail::call_of<detail::ElementIn<Input>, detail::ElementIn<Output>>(
         Verb::all_reduce, from.size(), from.size_bytes(), site, op);
     detail::make_call(comm, call, from.data(), to.data(),
-                      [&] { return comm.all_reduce(op, from, to, stream.of(comm), call); });
+                      [&] { return comm.all_reduce(op, from, to, stream, call); });
 }
 
 namespace detail {
 /// Reduces in place, with a ReduceOp or a TreelessOp. Apart from the verb, so that `extern template` names it
 /// whatever the verb is given.
-template <class Op, Element T, engine::AllReduces<T, T> C>
-void all_reduce_span(const C& comm, Op op, std::span<T> values, typename C::Stream stream, engine::CallSite site) {
+template <class Op, Element T, Communicator C>
+void all_reduce_span(const C& comm, Op op, std::span<T> values, const AnyStream& stream, engine::CallSite site) {
     if (comm.size() == 1) { return; }
     require_tree(comm, op, "all_reduce_in_place", site.where);
     const Call call = call_of<T>(Verb::all_reduce, values.size(), values.size_bytes(), site, op);
@@ -64,10 +51,10 @@ void all_reduce_span(const C& comm, Op op, std::span<T> values, typename C::Stre
 }  // namespace detail
 
 /// Reduces in place: the result replaces the input. Over one rank it does nothing.
-template <class Values, engine::AllReduces<detail::ElementIn<Values>, detail::ElementIn<Values>> C>
-void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values, detail::StreamOf<C> stream = {},
+template <class Values, Communicator C>
+void all_reduce_in_place(const C& comm, ReduceOp op, Values&& values, const AnyStream& stream = {},
                          engine::CallSite site = SourceLocation::current()) {
-    detail::all_reduce_span(comm, op, detail::verb_output(std::forward<Values>(values)), stream.of(comm), site);
+    detail::all_reduce_span(comm, op, detail::verb_output(std::forward<Values>(values)), stream, site);
 }
 
 }  // namespace shardkit

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/engine_traits.hpp>
@@ -18,18 +19,6 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::engine {
-
-/// The engine behind C can exchange elements of type T between all pairs of ranks.
-template <class C, class T>
-concept ExchangesAllToAll = Communicator<C> && Element<T> &&
-    requires(const C comm, std::span<const T> sent, std::span<T> received, typename C::Stream stream,
-             const Call& call) {
-    comm.all_to_all(sent, received, stream, call);
-};
-
-}  // namespace shardkit::engine
-
 namespace shardkit {
 
 /// Sends piece r of `sent` to rank r and receives rank r's piece for this rank as piece r of `received`.
@@ -37,8 +26,8 @@ namespace shardkit {
 /// Order:   stream-ordered. Collective over `comm`.
 /// Cost:    (size - 1) / size of the bytes received per rank.
 /// @throws  std::invalid_argument when the sizes differ or size does not divide them; CommError on failure
-template <class Sent, class Received, engine::ExchangesAllToAll<detail::ElementIn<Sent>> C>
-void all_to_all(const C& comm, Sent&& sent, Received&& received, detail::StreamOf<C> stream = {},
+template <class Sent, class Received, Communicator C>
+void all_to_all(const C& comm, Sent&& sent, Received&& received, const AnyStream& stream = {},
                 SourceLocation where = SourceLocation::current()) {
     static_assert(detail::SameElements<Sent, Received>::are_given);
     const auto from = detail::verb_input(std::forward<Sent>(sent));
@@ -49,24 +38,10 @@ void all_to_all(const C& comm, Sent&& sent, Received&& received, detail::StreamO
     }
     const Call call =
         detail::call_of<detail::ElementIn<Sent>>(Verb::all_to_all, from.size(), from.size_bytes(), where);
-    detail::make_call(
-        comm, call, from.data(), to.data(), [&] { comm.all_to_all(from, to, stream.of(comm), call); },
-        [&] { return detail::part_from_peers(call.payload, comm.size()); });
+    detail::make_call(comm, call, from.data(), to.data(), [&] { return comm.all_to_all(from, to, stream, call); });
 }
 
 }  // namespace shardkit
-
-namespace shardkit::engine {
-
-/// The engine behind C can exchange elements of type T between all pairs of ranks, as many as each pair likes.
-template <class C, class T>
-concept ExchangesUnevenly = Communicator<C> && Element<T> &&
-    requires(const C comm, std::span<const T> sent, std::span<T> received, std::span<const std::size_t> counts,
-             typename C::Stream stream, const Call& call) {
-    comm.all_to_all_uneven(sent, counts, received, counts, stream, call);
-};
-
-}  // namespace shardkit::engine
 
 namespace shardkit {
 
@@ -116,10 +91,9 @@ constexpr std::uint64_t received_from_peers(const C& comm, std::span<const std::
 ///          than it receives; CommError when the engine fails, and on every rank when two ranks' counts differ, if
 ///          the engine compares calls
 /// Source:  MPI_Alltoallv with packed displacements
-template <class Sent, class SendCounts, class Received, class ReceiveCounts,
-          engine::ExchangesUnevenly<detail::ElementIn<Sent>> C>
+template <class Sent, class SendCounts, class Received, class ReceiveCounts, Communicator C>
 void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Received&& received,
-                       ReceiveCounts&& receive_counts, detail::StreamOf<C> stream = {},
+                       ReceiveCounts&& receive_counts, const AnyStream& stream = {},
                        engine::CallSite site = SourceLocation::current()) {
     static_assert(detail::SameElements<Sent, Received>::are_given);
     using T = detail::ElementIn<Sent>;
@@ -136,10 +110,10 @@ void all_to_all_uneven(const C& comm, Sent&& sent, SendCounts&& send_counts, Rec
     }
     // No count is the same on all ranks.
     const Call call = detail::call_of<T>(Verb::all_to_all_uneven, 0, to.size_bytes(), site);
-    detail::make_call(
-        comm, call, from.data(), to.data(),
-        [&] { return comm.all_to_all_uneven(from, sends, to, receives, stream.of(comm), call); },
-        [&] { return detail::received_from_peers(comm, receives, sizeof(T)); });
+    detail::make_call(comm, call, from.data(), to.data(), [&] {
+        comm.all_to_all_uneven(from, sends, to, receives, stream, call);
+        return detail::received_from_peers(comm, receives, sizeof(T));
+    });
 }
 
 }  // namespace shardkit

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -13,10 +14,12 @@ namespace shardkit {
 /// Returns once every rank of `comm` has called it. On an asynchronous stream it completes in stream order instead.
 /// @throws  CommError when the engine fails or a rank is gone
 template <Communicator C>
-void barrier(const C& comm, detail::StreamOf<C> stream = {}, SourceLocation where = SourceLocation::current()) {
+void barrier(const C& comm, const AnyStream& stream = {}, SourceLocation where = SourceLocation::current()) {
     const Call call{{.verb = Verb::barrier}, 0, where};
-    detail::make_call(
-        comm, call, nullptr, nullptr, [&] { comm.barrier(stream.of(comm), call); }, [] { return std::uint64_t{0}; });
+    detail::make_call(comm, call, nullptr, nullptr, [&] {
+        comm.barrier(stream, call);
+        return std::uint64_t{0};
+    });
 }
 
 }  // namespace shardkit

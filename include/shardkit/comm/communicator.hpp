@@ -6,14 +6,12 @@
 #include <string_view>
 
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/stream.hpp>
 
 namespace shardkit {
 
 /// A communicator is a group of ranks that call the same verbs in the same order. It is cheap to copy: a non-owning
-/// reference to state that the engine keeps. Further abilities have one concept per verb (comm/all_gather.hpp, ...),
-/// so that an engine need not have all of them.
+/// reference to state that the engine keeps.
 /// Call the functions in comm/, not the members with the same names: the members only move data, and take a Call,
 /// which the function has checked and logged, as their last argument.
 /// `named(axes)` returns the same group under another name for errors and the traffic log; local, no communication.
@@ -30,23 +28,3 @@ concept Communicator = std::copyable<C> &&
 };
 
 }  // namespace shardkit
-
-namespace shardkit::engine {
-
-/// The engine can run reductions over a group of ranks concurrently with other verbs over it, once it is asked to.
-/// Asking is collective over the group.
-template <class C>
-concept SeparatesReductions = requires(const C& comm, SourceLocation where) {
-    comm.separate_reductions(where);
-};
-
-/// The engine reduces through memory of its own, in pieces if a reduction needs more of it than there is, and can be
-/// asked to have `bytes` of it. `traits()` says how much of it there is. Asking is collective over the group, with
-/// the same bytes on every rank.
-template <class C>
-concept StagesReductions = requires(const C& comm, std::size_t bytes, SourceLocation where) {
-    { comm.traits() } -> std::same_as<Traits>;
-    comm.reserve_staging(bytes, where);
-};
-
-}  // namespace shardkit::engine

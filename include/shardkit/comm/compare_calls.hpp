@@ -34,16 +34,6 @@ enum class CompareCalls : std::uint8_t {
 
 }  // namespace shardkit
 
-namespace shardkit::engine {
-
-/// The engine compares calls when it is asked to. An engine without this member compares each call as it is made.
-template <class C>
-concept ComparesCalls = Communicator<C> && requires(const C comm, SourceLocation where) {
-    comm.compare_calls(where);
-};
-
-}  // namespace shardkit::engine
-
 namespace shardkit {
 
 /// Checks that all ranks of `comm` have called the same verbs over it, in the same order. Collective over `comm`.
@@ -51,7 +41,7 @@ namespace shardkit {
 /// @throws  CommError, on every rank, which names two ranks and the first call in which they differ
 template <Communicator C>
 void compare_calls(const C& comm, SourceLocation where = SourceLocation::current()) {
-    if constexpr (engine::ComparesCalls<C>) { comm.compare_calls(where); }
+    comm.compare_calls(where);
 }
 
 namespace detail {

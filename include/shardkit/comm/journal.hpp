@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -224,102 +222,60 @@ class Journal : shardkit::detail::NotCopied {
 
 }  // namespace shardkit::engine
 
-namespace shardkit::engine {
-
-/// The engine keeps a journal for each rank. Without one, the calls of its communicators are not counted.
-template <class C>
-concept KeepsJournal = requires(const C comm) {
-    { comm.label() } -> std::same_as<const CommunicatorLabel&>;
-};
-
-}  // namespace shardkit::engine
-
 namespace shardkit::detail {
 
-/// Returns the subject with that text for calls over `comm`; null if the engine keeps no journal.
+/// Returns the subject with that text for calls over `comm`.
 template <class C>
 const engine::CallSubject* subject_of(const C& comm, std::string_view text) {
-    if constexpr (engine::KeepsJournal<C>) {
-        return &comm.label().journal.subject(text);
-    } else {
-        return nullptr;
-    }
+    return &comm.label().journal.subject(text);
 }
 
-/// Returns the book of statements of this rank of `comm`; null if the engine keeps no journal.
+/// Returns the book of statements of this rank of `comm`.
 template <class C>
 StatementBook* book_of(const C& comm) {
-    if constexpr (engine::KeepsJournal<C>) {
-        return &comm.label().journal.statements();
-    } else {
-        return nullptr;
-    }
+    return &comm.label().journal.statements();
 }
 
 /// Does the common work of every verb before the call of the engine's member, as `end` does the work after it.
 /// Returns false when an observer leaves the call out.
 template <class C>
 [[gnu::always_inline]] inline bool begin(const C& comm, const Call& call, const void* input, void* output) {
-    if constexpr (engine::KeepsJournal<C>) {
-        const engine::CommunicatorLabel& label = comm.label();
-        recorder::CallObserver* const observer = label.journal.observer();
-        if (observer != nullptr) [[unlikely]] {
-            if (!observer->before({call, label.axes, &comm, input, output})) { return false; }
-        }
-        // A rank alone waits in no call, but for messages to itself.
-        if (comm.size() > 1 || is_message(call.signature.verb)) { label.journal.begin(label, call); }
+    const engine::CommunicatorLabel& label = comm.label();
+    recorder::CallObserver* const observer = label.journal.observer();
+    if (observer != nullptr) [[unlikely]] {
+        if (!observer->before({call, label.axes, &comm, input, output})) { return false; }
     }
+    // A rank alone waits in no call, but for messages to itself.
+    if (comm.size() > 1 || is_message(call.signature.verb)) { label.journal.begin(label, call); }
     return true;
 }
 /// Does the common work after the engine has accepted the call.
 template <class C>
 [[gnu::always_inline]] inline void end(const C& comm, const Call& call, const void* input, void* output,
                                        std::uint64_t moved) {
-    if constexpr (engine::KeepsJournal<C>) {
-        const engine::CommunicatorLabel& label = comm.label();
-        comm.size() > 1 ? label.journal.end(label, call, moved) : label.journal.recorder().end(call);
-        recorder::CallObserver* const observer = label.journal.observer();
-        if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
-    }
+    const engine::CommunicatorLabel& label = comm.label();
+    comm.size() > 1 ? label.journal.end(label, call, moved) : label.journal.recorder().end(call);
+    recorder::CallObserver* const observer = label.journal.observer();
+    if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
 }
 /// Records that a call has failed if its scope ends before the call's end.
 template <class C>
 class OpenCall : NotCopied {
   public:
     OpenCall(const C& comm, const Call& call) noexcept : comm_(comm), call_(call) {}
-    [[gnu::always_inline]] ~OpenCall() {
-        if constexpr (engine::KeepsJournal<C>) { comm_.label().journal.recorder().close(call_); }
-    }
+    [[gnu::always_inline]] ~OpenCall() { comm_.label().journal.recorder().close(call_); }
 
   private:
     const C& comm_;
     const Call& call_;
 };
-/// Makes an engine's call. The engine's member returns what was moved; if it returns nothing, `otherwise` does.
-template <class C, class Member, class Otherwise>
-[[gnu::always_inline]] inline void make_call(const C& comm, const Call& call, const void* input, void* output,
-                                             const Member& member, const Otherwise& otherwise) {
-    if (!begin(comm, call, input, output)) { return; }
-    const OpenCall<C> open(comm, call);
-    if constexpr (std::is_void_v<std::invoke_result_t<const Member&>>) {
-        member();
-        end(comm, call, input, output, otherwise());
-    } else {
-        end(comm, call, input, output, member());
-    }
-}
-
-/// Makes a call whose member returns what was moved, unless the engine keeps no journal.
+/// Makes an engine's call, by member(), which returns what was moved.
 template <class C, class Member>
 [[gnu::always_inline]] inline void make_call(const C& comm, const Call& call, const void* input, void* output,
                                              const Member& member) {
     if (!begin(comm, call, input, output)) { return; }
     const OpenCall<C> open(comm, call);
-    if constexpr (engine::KeepsJournal<C>) {
-        end(comm, call, input, output, member());
-    } else {
-        member();
-    }
+    end(comm, call, input, output, member());
 }
 
 /// Checks that `full` is as long as all ranks' shards together.

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
-
-namespace shardkit::engine {
-
-/// The engine knows which ranks of a communicator share a host: those with equal `host_of(rank)`.
-template <class C>
-concept KnowsHosts = requires(const C comm, std::size_t rank) {
-    { comm.host_of(rank) } -> std::convertible_to<std::size_t>;
-};
-
-}  // namespace shardkit::engine
 
 namespace shardkit {
 
@@ -21,19 +10,15 @@ namespace shardkit {
 /// Cost:    the square of the ranks at most; no communication
 template <class C>
 constexpr std::size_t ranks_per_host(const C& comm) {
-    if constexpr (engine::KnowsHosts<C>) {
-        const std::size_t size = comm.size();
-        std::size_t each = 1;
-        while (each < size && comm.host_of(each) == comm.host_of(0)) { ++each; }
-        for (std::size_t q = each; q < size; ++q) {
-            for (std::size_t first = 0; first <= q; first += each) {
-                if ((comm.host_of(q) == comm.host_of(first)) != (q / each == first / each)) { return 0; }
-            }
+    const std::size_t size = comm.size();
+    std::size_t each = 1;
+    while (each < size && comm.host_of(each) == comm.host_of(0)) { ++each; }
+    for (std::size_t q = each; q < size; ++q) {
+        for (std::size_t first = 0; first <= q; first += each) {
+            if ((comm.host_of(q) == comm.host_of(first)) != (q / each == first / each)) { return 0; }
         }
-        return each < size ? each : 0;
-    } else {
-        return 0;
     }
+    return each < size ? each : 0;
 }
 
 }  // namespace shardkit

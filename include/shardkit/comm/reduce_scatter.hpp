@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -12,19 +13,6 @@
 #include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-
-namespace shardkit::engine {
-
-/// The engine behind C can reduce-scatter elements of type In into type Out, adding in Out's arithmetic. If both are
-/// one type, a shard may be this rank's part of `full`.
-template <class C, class In, class Out>
-concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
-    requires(const C comm, std::span<const In> full, std::span<Out> shard, typename C::Stream stream,
-             const Call& call) {
-    comm.reduce_scatter(ReduceOp::sum, full, shard, stream, call);
-};
-
-}  // namespace shardkit::engine
 
 namespace shardkit {
 
@@ -35,8 +23,8 @@ namespace shardkit {
 /// @post    shard[i] is the reduction over ranks q of rank q's full[rank * k + i]
 /// @throws  std::invalid_argument when full is not size times shard, or ranks have no tree; CommError when the engine
 ///          fails
-template <class Full, class Shard, engine::ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Shard>> C>
-void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, detail::StreamOf<C> stream = {},
+template <class Full, class Shard, Communicator C>
+void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, const AnyStream& stream = {},
                     engine::CallSite site = SourceLocation::current()) {
     const auto from = detail::verb_input(std::forward<Full>(full));
     const auto to = detail::verb_output(std::forward<Shard>(shard));
@@ -45,14 +33,14 @@ void reduce_scatter(const C& comm, ReduceOp op, Full&& full, Shard&& shard, deta
     const Call call = detail::call_of<detail::ElementIn<Full>, detail::ElementIn<Shard>>(
         Verb::reduce_scatter, from.size(), from.size_bytes(), site, op);
     detail::make_call(comm, call, from.data(), to.data(),
-                      [&] { return comm.reduce_scatter(op, from, to, stream.of(comm), call); });
+                      [&] { return comm.reduce_scatter(op, from, to, stream, call); });
 }
 
 /// Reduces in place: piece r of rank r's own buffer receives the result; the other pieces keep their values. Over one
 /// rank it does nothing.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
-template <class Full, engine::ReduceScatters<detail::ElementIn<Full>, detail::ElementIn<Full>> C>
-void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, detail::StreamOf<C> stream = {},
+template <class Full, Communicator C>
+void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, const AnyStream& stream = {},
                              engine::CallSite site = SourceLocation::current()) {
     using T = detail::ElementIn<Full>;
     const std::span<T> all = detail::verb_output(std::forward<Full>(full));
@@ -63,7 +51,7 @@ void reduce_scatter_in_place(const C& comm, ReduceOp op, Full&& full, detail::St
     const std::span<T> shard = all.subspan(comm.rank() * k, k);
     const Call call = detail::call_of<T>(Verb::reduce_scatter, all.size(), all.size_bytes(), site, op);
     detail::make_call(comm, call, nullptr, all.data(),
-                      [&] { return comm.reduce_scatter(op, std::span<const T>(all), shard, stream.of(comm), call); });
+                      [&] { return comm.reduce_scatter(op, std::span<const T>(all), shard, stream, call); });
 }
 
 }  // namespace shardkit

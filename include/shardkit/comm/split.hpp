@@ -26,16 +26,12 @@ C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes
     }
     constexpr std::size_t wish = 2 * sizeof(std::uint64_t);
     const Call call{{.verb = Verb::split}, comm.size() * wish, where};
-    if constexpr (engine::KeepsJournal<C>) {
-        if (comm.size() > 1) {
-            comm.label().journal.begin(comm.label(), call);
-            const detail::OpenCall<C> open(comm, call);
-            C made = comm.split(color, key, axes, call);
-            comm.label().journal.end(comm.label(), call, detail::part_from_peers(call.payload, comm.size()));
-            return made;
-        }
-    }
-    return comm.split(color, key, axes, call);
+    if (comm.size() == 1) { return comm.split(color, key, axes, call); }
+    comm.label().journal.begin(comm.label(), call);
+    const detail::OpenCall<C> open(comm, call);
+    C made = comm.split(color, key, axes, call);
+    comm.label().journal.end(comm.label(), call, detail::part_from_peers(call.payload, comm.size()));
+    return made;
 }
 
 }  // namespace shardkit

@@ -48,51 +48,6 @@ void synchronize_all(const Synchronize& synchronize, const S&... streams) {
     }
     if (failure) { std::rethrow_exception(failure); }
 }
-
-/// A stream whose work may throw: the exception comes out of a wait, and can be kept for the next wait.
-template <class S>
-concept KeepsFailures = Stream<S> && requires(const S& stream, const typename S::Event& event) {
-    stream.settle();
-    stream.settle(event);
-};
-/// Makes the host wait for all work of the stream, without throwing, for example in a destructor. The next wait
-/// throws an exception of that work; if the stream cannot keep it, it is dropped.
-template <Stream S>
-void settle(const S& stream) noexcept {
-    if constexpr (KeepsFailures<S>) {
-        stream.settle();
-    } else {
-        try {
-            stream.synchronize();
-        } catch (...) {}  // NOLINT(bugprone-empty-catch)
-    }
-}
-/// Settles several streams.
-template <Stream... S>
-void settle_all(const S&... streams) noexcept {
-    (settle(streams), ...);
-}
-/// Makes later work of the stream run behind an event, without throwing what the event's work threw.
-template <Stream S>
-void settle(const S& stream, const typename S::Event& event) {
-    if constexpr (KeepsFailures<S>) {
-        stream.settle(event);
-    } else {
-        stream.wait(event);
-    }
-}
-
-/// Returns whether the host has waited for an event of the stream, so that its work was done whatever happened since.
-/// True where streams do not say it, as no work of theirs looks done that was cut off.
-template <Stream S>
-bool was_waited_for([[maybe_unused]] const S& stream, [[maybe_unused]] const typename S::Event& event) noexcept {
-    if constexpr (requires { stream.was_waited_for(event); }) {
-        return stream.was_waited_for(event);
-    } else {
-        return true;
-    }
-}
-
 }  // namespace detail
 
 }  // namespace shardkit

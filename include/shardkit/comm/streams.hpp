@@ -37,9 +37,12 @@ struct Streams {
         detail::synchronize_all([&](const Stream& stream) { stream.synchronize(where...); }, communication, reduction,
                                 compute);
     }
-    /// Waits likewise, but does not throw. An exception of that work comes out of the next wait; if a stream cannot
-    /// keep it, it is dropped.
-    void settle() const noexcept { detail::settle_all(communication, reduction, compute); }
+    /// Waits likewise, but does not throw: an exception of that work comes out of the next wait.
+    void settle() const noexcept {
+        communication.settle();
+        reduction.settle();
+        compute.settle();
+    }
 };
 
 }  // namespace shardkit

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
-#include <optional>
 #include <ranges>
 #include <span>
 #include <type_traits>
@@ -10,41 +8,9 @@
 #include <shardkit/core/elements.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::engine {
-
-/// The engine behind C knows the stream that its rank computes on: a verb that is given no stream uses it.
-template <class C>
-concept HasComputeStream = requires(const C& comm) {
-    { comm.compute_stream() } -> std::same_as<typename C::Stream>;
-};
-
-}  // namespace shardkit::engine
-
 namespace shardkit {
 
 namespace detail {
-
-/// The stream of a call: the one that is given or, if none is, the stream that the rank computes on.
-template <class C>
-class OnStream {
-  public:
-    constexpr OnStream() = default;
-    template <std::convertible_to<typename C::Stream> S>
-    constexpr OnStream(const S& stream) : stream_(stream) {}  // NOLINT(google-explicit-constructor)
-    constexpr typename C::Stream of(const C& comm) const {
-        if constexpr (engine::HasComputeStream<C>) {
-            return stream_ ? *stream_ : typename C::Stream(comm.compute_stream());
-        } else {
-            return stream_.value_or(typename C::Stream{});
-        }
-    }
-
-  private:
-    std::optional<typename C::Stream> stream_;  // not all streams have a default
-};
-/// The same as a verb's parameter, of which no type is deduced.
-template <class C>
-using StreamOf = std::type_identity_t<OnStream<C>>;
 
 /// Says whether V names memory that is there when the verb, which may return before, works on it.
 template <class V>

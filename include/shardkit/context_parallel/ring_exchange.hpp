@@ -106,7 +106,7 @@ class RingExchange {
         try {
             work();
         } catch (...) {
-            detail::settle(context_.communication_stream());
+            context_.communication_stream().settle();
             throw;
         }
     }

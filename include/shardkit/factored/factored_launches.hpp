@@ -97,7 +97,7 @@ class FactoredLaunches {
         for (const Listed& each : listed_) {
             if (each.taken) { each.state->gradients().wait(); }
         }
-        const auto capture = capture_of(stream);
+        const auto capture = stream.capture();
         listed_.front().with_states([&](auto n) {
             run_passes<n, 0>(context, table, skip, where);
             for (std::size_t g = 0; g < listed_.size(); ++g) {

@@ -50,11 +50,11 @@ class AnyLaunches {
         if (!each.group->pieces().empty()) {
             return run_offloaded(std::span<const Listed>(&each, 1), context, table, skip);
         }
-        run(each, stream, capture_of(stream), table, skip);
+        run(each, stream, stream.capture(), table, skip);
     }
     void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
         const Stream stream = context.compute_stream();
-        const auto capture = capture_of(stream);
+        const auto capture = stream.capture();
         if (stream.on_device()) {
             batches_.run(listed_.span(), stream, capture, [&](std::size_t begin, std::size_t end) {
                 run_entries(stream, begin, end, table.updates(), skip);

@@ -51,7 +51,7 @@ class UpdateLaunches {
         each.with_states([&](auto n) {
             host::AnyKernels::update(stream, each.group->ranges(), table.updates(), skip, each.template spans<n>());
         });
-        each.state->parameters().end_update(stream.record(), capture_of(stream));
+        each.state->parameters().end_update(stream.record(), stream.capture());
     }
     /// One step of the groups that were listed, on the compute stream.
     void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
@@ -203,7 +203,7 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
     }
     void run(Context& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
              std::optional<BeginStep>& first, SourceLocation where) override {
-        this->captured_ = this->captured_ || capture_of(context.compute_stream()) != 0;
+        this->captured_ = this->captured_ || context.compute_stream().capture() != 0;
         table_.begin(context.compute_stream(), scalars, options, first);
         for_each([&](auto& launches) { launches.run(context, table_, &scalars->skip, where); });
     }
@@ -212,7 +212,7 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
             Group& group = this->group_of(state);
             if (!group.number()) { return; }
             const auto stream = state.context().compute_stream();
-            this->captured_ = this->captured_ || capture_of(stream) != 0;
+            this->captured_ = this->captured_ || stream.capture() != 0;
             table_.begin_alone(*group.number(), stream, scalars, options);
             const TrainedGroup<Rule> trained{&group, &state, table_.engine_steps(*group.number()), true};
             with_launches(

@@ -221,7 +221,7 @@ class DevicePieces : PieceUpdates {
             copies_.store(slot, updated, [&](const auto& copy) {
                 here.for_each([&](auto host, auto device) { copy(device, host); });
             });
-            if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, capture_of(compute)); }
+            if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, compute.capture()); }
         });
     }
 
@@ -290,7 +290,7 @@ class HostPieces : PieceUpdates {
             const auto stored =
                 copies_.store(slot, host.record(), [&](const auto& copy) { copy(here.parameters, parameters(now)); });
             if (places_.is_last_of_group(now)) {
-                each.state->parameters().end_update(stored, capture_of(copies_.storing()));
+                each.state->parameters().end_update(stored, copies_.storing().capture());
             }
         });
     }

@@ -42,8 +42,8 @@ inline Plan plan_groups(const std::vector<planner::GroupDescription>& groups, co
 }  // namespace detail
 
 /// Returns the plan of a model that exists, with the states of an AdamW unless the options say others; where there is
-/// an optimizer, give it too. If `ranks_per_host` is 0 and the engine knows the hosts (KnowsHosts), the plan takes
-/// the ranks per host from it, provided that ranks lie on the hosts in order.
+/// an optimizer, give it too. If `ranks_per_host` is 0, the plan takes the ranks per host from the engine,
+/// provided that ranks lie on the hosts in order.
 inline Plan plan(const Groups& model, planner::PlanOptions options = {},
                  SourceLocation where = SourceLocation::current()) {
     return detail::plan_groups(describe_groups(model, where), model, options, where);

@@ -1,26 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
-
 namespace shardkit::detail {
-
-/// A stream whose work can be captured in a graph. `capture()` returns the number of the capture that its work goes
-/// to, 0 if none.
-template <class S>
-concept Captures = requires(const S stream) {
-    { stream.capture() } -> std::same_as<unsigned long long>;
-};
-
-/// Returns the number of the graph capture that the stream's work goes to at the moment, 0 if none.
-template <class Stream>
-unsigned long long capture_of(const Stream& stream) noexcept {
-    if constexpr (Captures<Stream>) {
-        return stream.capture();
-    } else {
-        return 0;
-    }
-}
 
 /// Tracks whether a gathered full copy may be out of date because updates or gathers were captured in graphs. A graph
 /// runs later than the host's flags say, perhaps many times. Therefore a capture gathers in its first window, and

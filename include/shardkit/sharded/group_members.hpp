@@ -235,7 +235,7 @@ inline HostBuffer<float> Group::join_masters() const {
 inline void Group::split_masters(const StoredElements& joined) {
     const auto stream = context_.compute_stream();
     elements_->split(stream, joined, parameters_.gather_source(), parameters_.halves());
-    settle(stream);
+    stream.settle();
 }
 
 inline void Group::settle_frozen(std::size_t parameter) {
@@ -253,7 +253,7 @@ inline void Group::settle_frozen(std::size_t parameter) {
     const auto joined = group_buffer<float>(context_, path(), "frozen parameters", range.size());
     elements_->to_masters(stream, elements, joined.span());
     elements_->split(stream, joined.span(), elements, its(parameters_.halves()));
-    settle(stream);
+    stream.settle();
 }
 
 inline void Group::digest_reduced(StatedStep& stated) {

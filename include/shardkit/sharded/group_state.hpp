@@ -135,7 +135,7 @@ class GroupState : public Group {
                 await_host_memory(context_);
                 f(std::span<Master>(joined.span()));
                 if (to_write) { return this->split_masters(joined.span()); }
-                settle(context_.compute_stream());
+                context_.compute_stream().settle();
                 return;
             }
         }
@@ -170,7 +170,7 @@ class GroupState : public Group {
             const WholeTensor<float> whole(context_, comms_, geometry_, parameter,
                                            std::span<const float>(decoded.span()), stream, where);
             if (wanted) { whole.copy(values); }
-            settle(stream);
+            stream.settle();
         } else {
             const WholeTensor<Gather> whole(context_, comms_, geometry_, parameter, elements, stream, where);
             if (wanted) { whole.copy(values); }

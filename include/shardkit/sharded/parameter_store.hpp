@@ -100,7 +100,7 @@ class ParameterStore {
     /// Ends a window that was never used.
     void drop() {
         if (step_->asked > 0) { apply(Act::use); }
-        settle(context_->compute_stream(), gathered_);
+        context_->compute_stream().settle(gathered_);
         joined_ = true;
     }
     /// Keeps the full copy for a schedule, with or without windows, in `memory` where the policy releases it at
@@ -243,7 +243,7 @@ class ParameterStore {
     /// Returns an event behind the last update or write.
     const auto& updated() const noexcept { return updated_; }
     /// Returns the number of the graph capture that work goes to at the moment, 0 if none.
-    unsigned long long capture() const noexcept { return capture_of(context_->compute_stream()); }
+    unsigned long long capture() const noexcept { return context_->compute_stream().capture(); }
 
   private:
     bool coded() const noexcept { return geometry_->sizes.codes.gathered; }
@@ -329,8 +329,8 @@ class ParameterStore {
                 if (joined_) { elements_->close(stream, gathered(full_, full_numel())); }
             }
             if (summoned_.size() > 0) {  // both streams have to be finished with it: its memory may be reused at once
-                settle(context_->communication_stream());
-                settle(stream);
+                context_->communication_stream().settle();
+                stream.settle();
                 summoned_ = {};
             } else {
                 lease_.release(stream.record());

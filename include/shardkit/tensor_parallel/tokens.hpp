@@ -27,9 +27,9 @@ enum class SequenceParallel : std::uint8_t {
 /// Order:   stream-ordered; an all-gather over `tp` with sequence parallelism, otherwise nothing.
 /// @return  `gathered`, or `part` itself without sequence parallelism
 /// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
-template <Element T, engine::AllGathers<T> C>
+template <Element T, Communicator C>
 std::span<const T> gather_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<const T> part,
-                                 std::span<T> gathered, typename C::Stream stream,
+                                 std::span<T> gathered, const AnyStream& stream,
                                  SourceLocation where = SourceLocation::current()) {
     if (sequence_parallel == SequenceParallel::off) { return part; }
     all_gather(tp, part, gathered, stream, where);
@@ -43,9 +43,9 @@ std::span<const T> gather_tokens(const C& tp, SequenceParallel sequence_parallel
 /// Order:   stream-ordered; an all-reduce of `partial` in place, or a reduce-scatter with sequence parallelism.
 /// @return  `sum`, or `partial` itself without sequence parallelism
 /// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
-template <Element T, engine::ReduceScatters<T, T> C>
+template <Element T, Communicator C>
 std::span<T> sum_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<T> partial, std::span<T> sum,
-                        typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+                        const AnyStream& stream, SourceLocation where = SourceLocation::current()) {
     if (sequence_parallel == SequenceParallel::off) {
         all_reduce_in_place(tp, ReduceOp::sum, partial, stream, where);
         return partial;

@@ -52,9 +52,6 @@ class Communicator {
     /// Returns what this is a handle on, for who knows its type or decorates it.
     const std::shared_ptr<const Verbs>& verbs() const noexcept { return verbs_; }
 
-    /// Returns the stream of verbs that are given none: they are done when they return, or, where memory is a
-    /// device's, are in the order of the rank's compute stream.
-    Stream compute_stream() const noexcept { return {}; }
     /// Returns the streams of a rank's work, for a Rank.
     Streams<Stream> streams() const noexcept { return verbs_->streams(); }
     /// Returns the rank's stream on which gathers run while the rank goes on, and that of reductions; default ones

@@ -60,8 +60,8 @@ class UniqueId {
 ///     mpi::World job;  nccl::World world{nccl::share_unique_id(mpi::Communicator(job)), ...};
 /// Collective; returns when the id has arrived.
 /// @throws CommError on every rank when rank 0 cannot create it; what the communicator's broadcast throws
-template <engine::Broadcasts<std::uint8_t> C>
-UniqueId share_unique_id(const C& comm, typename C::Stream stream = {},
+template <Communicator C>
+UniqueId share_unique_id(const C& comm, const AnyStream& stream = {},
                          SourceLocation where = SourceLocation::current()) {
     std::optional<UniqueId> id;
     std::exception_ptr error;

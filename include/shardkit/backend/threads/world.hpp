@@ -56,8 +56,8 @@ class World : shardkit::detail::NotCopied {
     ~World() {
         for (std::size_t rank = 0; rank < ranks_; ++rank) {
             // Both settle before either ends, as one may wait for the other.
-            shardkit::detail::settle_all(states_[rank].stream(Caller::communication),
-                                         states_[rank].stream(Caller::reduction));
+            states_[rank].stream(Caller::communication).settle();
+            states_[rank].stream(Caller::reduction).settle();
             states_[rank].queues = {};
         }
         groups_->close();
