@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "examples/*/README.md",
          "benchmarks/results/README.md")
 CONTENTS = (
-    ("Begin", ("../README", "cuda_quickstart", "coming_from", "from_llmc", "launching", "troubleshooting",
+    ("Begin", ("../README", "cuda_quickstart", "coming_from", "from_0_1", "from_llmc", "launching", "troubleshooting",
                "when_things_fail", "glossary")),
     ("Concepts", ("parameters", "layout", "meshes", "windows", "gradients", "policies", "precision", "optimizers",
                   "own_optimizer", "recipes", "communicators", "numerics", "planner", "schedules", "checkpoints", "reshard")),
