@@ -34,11 +34,11 @@
     SHARDKIT_RULE_TEMPLATES(prefix, Precision, Rule)                                                                 \
     prefix template class shardkit::detail::GroupState<Precision>;                                                   \
     prefix template void shardkit::detail::all_reduce_span(const shardkit::host::Communicator&, shardkit::ReduceOp,  \
-                                                           std::span<float>, shardkit::AnyStream,                    \
+                                                           std::span<float>, const shardkit::AnyStream&,             \
                                                            shardkit::engine::CallSite);                              \
     prefix template void shardkit::detail::all_reduce_span(const shardkit::host::Communicator&,                      \
                                                            shardkit::detail::TreelessOp, std::span<double>,          \
-                                                           shardkit::AnyStream, shardkit::engine::CallSite);
+                                                           const shardkit::AnyStream&, shardkit::engine::CallSite);
 /// The same of the launch of threads.
 #define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
     prefix template void shardkit::threads::detail::collect_and_throw(                             \
