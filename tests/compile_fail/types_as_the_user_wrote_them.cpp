@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: shardkit::Model<
 // expected-error: shardkit::Precisions<shardkit::PrecisionTypes<float>, shardkit::PrecisionTypes<shardkit::bf16>
-// expected-error: shardkit::Accumulation<
+// expected-error: shardkit::Accumulation
 #undef SHARDKIT_CHECKED  // of a checked build alone do types' names say which build it is
 #include <shardkit/shardkit.hpp>
 
@@ -9,10 +9,9 @@ namespace sk = shardkit;
 template <class Element>
 using Layer = sk::Sharded<sk::Param<"weight", Element, 8, 8>, sk::FullShard>;
 
-void train(Layer<float>& wide, Layer<sk::bf16>& narrow) {
+void train(Layer<float>& wide, Layer<sk::bf16>& narrow, sk::Accumulation& accumulation) {
     sk::Model model{wide};
     sk::Model both{wide, narrow};
-    sk::Accumulation accumulation{model};
 #ifdef REJECT
     model.backward();
     both.backward();
