@@ -9,7 +9,7 @@ namespace sk = shardkit;
 template <class Element>
 using Layer = sk::Sharded<sk::Param<"weight", Element, 8, 8>, sk::FullShard>;
 
-void train(Layer<float>& wide, Layer<sk::bf16>& narrow, sk::Accumulation& accumulation) {
+void train(Layer<float>& wide, Layer<sk::bf16>& narrow, [[maybe_unused]] sk::Accumulation& accumulation) {
     sk::Model model{wide};
     sk::Model both{wide, narrow};
 #ifdef REJECT
