@@ -28,7 +28,7 @@ namespace shardkit::detail {
 
 class Failure;
 
-/// The ranks that save or load together, without their engine's type: code that works with files is compiled once.
+/// The ranks that save or load together, as code that works with files sees them.
 class RankWorld {
   public:
     virtual ~RankWorld() = default;

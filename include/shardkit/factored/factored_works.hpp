@@ -14,7 +14,7 @@
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/param/tensor_part.hpp>
 
-// What a FactoredRule's passes run: by index where the engine does, whole on the host. Both add in the same order.
+// What a FactoredRule's passes run: by index on a device, whole on the host. Both add in the same order.
 
 namespace shardkit::detail {
 

@@ -43,7 +43,7 @@ class StepCursor final : public StepDirector {
         for (const Schedule& schedule : schedules) {
             programs_.emplace_back(schedule, groups_, where);
             events_.emplace_back(programs_.back().plan.slots.size());
-            ranges_.emplace_back(ranges_of(context.compute_stream()), schedule, groups_);
+            ranges_.emplace_back(context.compute_stream().ranges(), schedule, groups_);
         }
     }
 

@@ -13,16 +13,6 @@
 
 namespace shardkit::detail {
 
-/// Returns a stream's named ranges; null: it has none.
-template <class Stream>
-const engine::WorkRanges* ranges_of([[maybe_unused]] const Stream& stream) noexcept {
-    if constexpr (requires { stream.ranges(); }) {
-        return stream.ranges();
-    } else {
-        return nullptr;
-    }
-}
-
 /// Shows a step's operations as ranges in a profiler, with the names that schedules print: communication, the norm
 /// and the updates while the library gives their work to the streams, and a window from its use to its close.
 /// Cost:    stores the names once; a step allocates nothing. Without ranges it is the test of a pointer.

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 #include <vector>
 
 #include <shardkit/comm/any_stream.hpp>
@@ -16,12 +15,6 @@
 #include <shardkit/schedule/schedule.hpp>
 
 namespace shardkit::detail {
-
-/// A stream that runs work on the host, so that the host's clock can time it.
-template <class S>
-concept TimedByHost = requires(const S& stream) {
-    stream.submit([] {});
-};
 
 /// Takes the timestamps of a step, by operation: by the host's clock, or by the device whose streams these are. It
 /// takes none before `start`, and none of a step that is captured into a graph.
@@ -34,15 +27,10 @@ class StepStamps {
 
     /// Starts to measure from the next step on, for steps of at most `operations` operations whose verbs are in the
     /// order of `compute`.
-    template <class Stream>
-    void start(std::size_t operations, const Stream& compute, SourceLocation where) {
-        static_assert(std::is_base_of_v<AnyStream, Stream> || TimedByHost<Stream>,
-                      "Following::measure: the engine's Stream must run functions of the host, or be an AnyStream");
+    void start(std::size_t operations, const AnyStream& compute, SourceLocation where) {
         stamps_.resize(operations);
-        if constexpr (std::is_base_of_v<AnyStream, Stream>) {
-            compute_ = compute;
-            times_.reset(compute.make_times(number(operations, arrives) + 1, where));
-        }
+        compute_ = compute;
+        times_.reset(compute.make_times(number(operations, arrives) + 1, where));
         whole_ = false;
         wanted_ = taken_ = true;
     }
@@ -76,32 +64,21 @@ class StepStamps {
     void done(std::size_t op) noexcept { set(op, is_done, now()); }
     void left(std::size_t op) noexcept { set(op, leaves, now()); }
 
-    template <class Stream>
-    void marked(std::size_t op, const Stream& stream) {
+    void marked(std::size_t op, const AnyStream& stream) {
         set(op, marks, now());
         communicates_computed(op, stream);
     }
 
     /// Mark the begin and the end of an operation's collectives, in the order of the stream.
-    template <class Stream>
-    void communicates(std::size_t op, const Stream& stream) {
-        submit(op, begins, stream);
-    }
-    template <class Stream>
-    void communicated(std::size_t op, const Stream& stream) {
-        submit(op, ends, stream);
-    }
+    void communicates(std::size_t op, const AnyStream& stream) { submit(op, begins, stream); }
+    void communicated(std::size_t op, const AnyStream& stream) { submit(op, ends, stream); }
 
     /// Makes a device's stream wait for what was computed so far, as the collectives that come next do themselves:
     /// this is to be no communication.
-    template <class Stream>
-    void await_computed(const Stream& stream) {
-        if constexpr (std::is_base_of_v<AnyStream, Stream>) {
-            if (taken_ && times_) [[unlikely]] { stream.wait(compute_.record()); }
-        }
+    void await_computed(const AnyStream& stream) {
+        if (taken_ && times_) [[unlikely]] { stream.wait(compute_.record()); }
     }
-    template <class Stream>
-    void communicates_computed(std::size_t op, const Stream& stream) {
+    void communicates_computed(std::size_t op, const AnyStream& stream) {
         await_computed(stream);
         communicates(op, stream);
     }
@@ -176,15 +153,10 @@ class StepStamps {
             stamps_[op][stage] = at;
         }
     }
-    template <class Stream>
-    void submit(std::size_t op, Stage stage, const Stream& stream) {
+    void submit(std::size_t op, Stage stage, const AnyStream& stream) {
         if (!taken_) [[likely]] { return; }
-        if constexpr (std::is_base_of_v<AnyStream, Stream>) {
-            if (times_) { return stream.take_time(*times_, number(op, stage)); }
-        }
-        if constexpr (TimedByHost<Stream>) {
-            stream.submit([at = &stamps_[op][stage]] { *at = Clock::now(); });
-        }
+        if (times_) { return stream.take_time(*times_, number(op, stage)); }
+        stream.submit([at = &stamps_[op][stage]] { *at = Clock::now(); });
     }
     /// Brings the device's times of a step to the host's clock, which is read when the device has taken one more.
     void read_times(std::size_t operations, SourceLocation where) {

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 
@@ -132,6 +133,28 @@ struct UpdateTypes {
     using Reduction = ReductionType;
     using A = Arithmetic<Master>;
 };
+
+/// Calls update(range) for the parts of ranges among some masters at a time, of `count` in all, and code(begin, end)
+/// behind them, which begins their codes while they are in the nearest cache: those of masters that are not updated
+/// too, and of all in a step that is skipped.
+template <class Update, class Code>
+void update_and_code(std::span<const rules::UpdateRange> ranges, bool skipped, std::size_t count,
+                     const Update& update, const Code& code) {
+    constexpr std::size_t together = 16 * coded_together;
+    for (std::size_t begin = 0; begin < count; begin += together) {
+        const std::size_t end = begin + together < count ? begin + together : count;
+        while (!ranges.empty() && ranges.front().end <= begin) { ranges = ranges.subspan(1); }
+        for (const rules::UpdateRange& range : ranges) {
+            if (skipped || range.begin >= end) { break; }
+            rules::UpdateRange part = range;
+            if (part.begin < begin) { part.begin = begin; }
+            if (part.end > end) { part.end = end; }
+            part.element += part.begin - range.begin;
+            update(part);
+        }
+        code(begin, end);
+    }
+}
 
 /// Whether a rule's update takes so many states.
 template <class Rule>

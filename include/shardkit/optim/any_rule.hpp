@@ -143,24 +143,22 @@ struct AnyUpdateWork {
                gradients == element_type_of<typename Types::Reduction> && codes == code_sizes<typename Types::Gather>;
     }
     /// Returns what it reads and writes, with N states in `Storage`.
-    /// @pre is_of<Types>(); but `Gather` are not codes if they are made behind it
-    template <class Types, class Gather, std::size_t N, class Storage>
+    /// @pre is_of<Types>()
+    template <class Types, std::size_t N, class Storage>
     auto spans() const {
+        using Gather = typename Types::Gather;
         const auto optional = [&]<class T>(T* elements, std::size_t size) {
             return std::span<T>(elements, elements == nullptr ? 0 : size);
         };
         rules::UpdateSpans<typename Types::Master, Gather, typename Types::Reduction, N, Storage> spans{
             {static_cast<typename Types::Master*>(master), count},
-            {},
+            optional(static_cast<Gather*>(gathered), count),
             {static_cast<const typename Types::Reduction*>(gradient), count},
             {},
             {seed, rounds ? steps : nullptr},
             {state_seed, steps},
-            optional(rest, count)};
-        if constexpr (std::is_same_v<Gather, typename Types::Gather>) {
-            spans.gathered = optional(static_cast<Gather*>(gathered), count);
-            spans.scales = optional(scales, BlockInt8<>::blocks(count));
-        }
+            optional(rest, count),
+            optional(scales, BlockInt8<>::blocks(count))};
         std::size_t number = 0;
         for (auto& state : spans.states) {
             state = states[number++].template as<typename decltype(spans)::StateStorage, typename Types::A>(count);
@@ -244,27 +242,18 @@ class HostUpdate {
             for (const rules::UpdateRange& range : work_.ranges) { update(range); }
             return;
         }
-        // Masters have their codes begun while they are in the nearest cache, those that are not updated too.
-        constexpr std::size_t together = 16 * coded_together;
-        std::span<const rules::UpdateRange> ranges = work_.ranges;
-        for (std::size_t begin = 0; begin < work_.count; begin += together) {
-            const std::size_t end = begin + together < work_.count ? begin + together : work_.count;
-            while (!ranges.empty() && ranges.front().end <= begin) { ranges = ranges.subspan(1); }
-            for (const rules::UpdateRange& range : ranges) {
-                if (skipped || range.begin >= end) { break; }
-                rules::UpdateRange part = range;
-                if (part.begin < begin) { part.begin = begin; }
-                if (part.end > end) { part.end = end; }
-                part.element += part.begin - range.begin;
-                update(part);
-            }
-            to_.begin_codes(work_.master, work_.count, work_.gathered, work_.scales, begin, end);
-        }
+        update_and_code(
+            work_.ranges, skipped, work_.count, [&](const rules::UpdateRange& range) { update(range); },
+            [&](std::size_t begin, std::size_t end) {
+                to_.begin_codes(work_.master, work_.count, work_.gathered, work_.scales, begin, end);
+            });
     }
 
   private:
     /// Elements that are converted together: with their states, they fit into the nearest cache.
     static constexpr std::size_t block = 512;
+    static constexpr std::size_t block_bytes = block * sizeof(double);
+    static_assert(block % Block8::block == 0);
 
     template <class Byte>
     static Byte* at(Byte* memory, ElementType type, std::size_t element) noexcept {
@@ -277,8 +266,8 @@ class HostUpdate {
         const bool rounds = updated_.round != nullptr && work_.rounds && work_.rest == nullptr;
         const bool whole = !gathers && updated_.load == nullptr && to_.load_sums == nullptr;
         const std::size_t most = whole ? range.end - range.begin : block;
-        alignas(64) std::byte masters[whole_block];
-        alignas(64) std::byte gradients[whole_block];
+        alignas(64) std::byte masters[block_bytes];
+        alignas(64) std::byte gradients[block_bytes];
         for (std::size_t begin = range.begin; begin < range.end; begin += most) {
             const std::size_t count = begin + most < range.end ? most : range.end - begin;
             ElementsToUpdate part{at(work_.master, work_.updated, begin), at(work_.gradient, work_.gradients, begin),
@@ -306,7 +295,6 @@ class HostUpdate {
             if (gathers) { to_.gather(stored, at(work_.gathered, work_.gathers, begin), count); }
         }
     }
-    static constexpr std::size_t whole_block = block * sizeof(double);
 
     const AnyUpdateWork& work_;
     const HostConversions& to_;

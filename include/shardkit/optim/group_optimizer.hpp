@@ -40,8 +40,8 @@
 namespace shardkit::detail {
 
 /// What an optimizer keeps for one group on one rank, and the group's update: states over the elements that this rank
-/// updates, and a table of which elements take which update of the optimizer's. Compiled once for all groups of an
-/// engine. `Rule`: an OptimizerRule.
+/// updates, and a table of which elements take which update of the optimizer's. Compiled once for all groups.
+/// `Rule`: an OptimizerRule.
 template <class Rule>
 class GroupOptimizer {
   public:
@@ -218,10 +218,13 @@ GroupOptimizer<Rule>::GroupOptimizer(Context& context, const GroupGeometry& grou
     if constexpr (!std::same_as<Rule, AnyRule>) {
         throw_invalid_argument(
             where, "optimizer: '", group.path, "' has an Offload, and ",
-            rules::MatrixRule<Rule> ? "matrices are brought together from masters and states in the engine's memory"
-            : rules::FactoredRule<Rule> ? "sums over parameters are added from masters in the engine's memory"
-                                        : "its rule is larger than one whose updates are made in pieces: it has "
-                                          "at most 192 bytes of options, 128 of an update, 4 states and 4 products",
+            rules::MatrixRule<Rule>
+                ? std::string("matrices are brought together from masters and states in the engine's memory")
+            : rules::FactoredRule<Rule>
+                ? std::string("sums over parameters are added from masters in the engine's memory")
+                : concat("its rule is larger than one whose updates are made in pieces, which has at most ",
+                         AnyOptions::most_bytes, " bytes of options, ", AnyRuleUpdate::most_bytes, " of an update, ",
+                         AnyRuleUpdate::most_states, " states and ", AnyProgress::most_products, " products"),
             "; expected Offload::none");
     }
     offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, context.options().offload_slot_bytes);

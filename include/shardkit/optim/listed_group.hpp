@@ -37,16 +37,9 @@ struct ListedGroup : TrainedGroup<Rule> {
     /// What the step reads and writes with the rule's first N states.
     template <std::size_t N>
     auto spans() const {
-        auto spans = spans_at_rest<N>(steps);
-        spans.gradient = gradient();
-        return spans;
-    }
-    /// The same without the gradient, which may lie in a leased buffer. `its_steps`: which step it is, in memory of
-    /// the host or the engine's.
-    template <std::size_t N>
-    auto spans_at_rest(const std::uint64_t* its_steps) const {
         using Gather = typename Types::Gather;
         rules::UpdateSpans<typename Types::Master, Gather, typename Types::Reduction, N, Storage> spans;
+        spans.gradient = gradient();
         auto& parameters = state->parameters();
         if constexpr (std::is_same_v<typename Types::Master, Gather>) {
             spans.master = parameters.gather_source();
@@ -61,10 +54,8 @@ struct ListedGroup : TrainedGroup<Rule> {
                 spans.states[s] = group->state_spans()[s].template as<Storage, A>(spans.master.size());
             }
         }
-        if (const auto& rounding = state->geometry().stochastic_rounding) {
-            spans.draws = {rounding->seed, its_steps};
-        }
-        spans.state_draws = {group->state_seed(), its_steps};
+        if (const auto& rounding = state->geometry().stochastic_rounding) { spans.draws = {rounding->seed, steps}; }
+        spans.state_draws = {group->state_seed(), steps};
         return spans;
     }
     /// f(std::integral_constant) of the number of states that the rule has with its options; compiled for N states

@@ -143,8 +143,6 @@ class NormMemory {
     FinishNorm left_;
 };
 
-// Out of the class, so that `extern template` keeps them out of a file.
-
 inline NormTable::NormTable(Context& context, const List<Group*>& groups) {
     List<StoredElements> runs;
     for (const Part part : {Part::counted, Part::copied}) {

@@ -250,8 +250,6 @@ class Optimizer : private detail::BackwardUpdates {
     std::optional<Backward> backward_;  // the step in backward that is under way
 };
 
-// Out of the class, so that `extern template` keeps them out of a file.
-
 inline std::vector<ShardInfo> Optimizer::shards() {
     std::vector<ShardInfo> list;
     for_each_state([&](const auto& group, const auto& each) { list_shards(group.geometry(), each, list); }, {});
@@ -336,4 +334,4 @@ inline void Optimizer::update(Reduced&& reduced, const ClipCoefficient& coeffici
 
 }  // namespace SHARDKIT_BUILD
 
-#include <shardkit/optim/step_in_backward.hpp>  // of which a file with extern templates compiles nothing
+#include <shardkit/optim/step_in_backward.hpp>

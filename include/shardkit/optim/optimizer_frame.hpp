@@ -48,7 +48,7 @@ using BatchesOf = std::vector<std::unique_ptr<OptimizerGroups<Rule>>>;
 
 /// What all rules' optimizers share: states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups and each step's updates. `Rule`: an AnyRule where it can be, so that it is compiled
-/// once for an engine.
+/// once.
 template <class Rule>
 class OptimizerFrame : public Optimizer {
   public:

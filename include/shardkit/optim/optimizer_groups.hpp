@@ -75,7 +75,7 @@ struct LaunchesOf {
 };
 
 /// What an optimizer keeps of its groups, of one set of element types where their launches need to know them.
-/// Compiled once for all models of an engine.
+/// Compiled once for all models.
 template <class Rule>
 class OptimizerGroups {
     using Options = typename Rule::Options;

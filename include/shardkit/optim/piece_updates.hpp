@@ -71,9 +71,8 @@ class PieceUpdate {
 
   public:
     /// @param ranges  all of the group, each counted from the first element of its piece
-    PieceUpdate(const AnyUpdateWork& whole, ElementType arithmetic, const OffloadPiece& piece,
-                std::span<const rules::UpdateRange> ranges)
-        : work_(whole), format_(whole.rule->states().format), arithmetic_(arithmetic) {
+    PieceUpdate(const AnyUpdateWork& whole, const OffloadPiece& piece, std::span<const rules::UpdateRange> ranges)
+        : work_(whole), format_(whole.rule->states().format) {
         const std::size_t begin = piece.elements.begin;
         work_.ranges = ranges.subspan(piece.ranges.begin, piece.ranges.size());
         work_.count = piece.elements.size();
@@ -141,7 +140,7 @@ class PieceUpdate {
         using Bytes = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
         return reinterpret_cast<T*>(reinterpret_cast<Bytes*>(memory) + bytes);
     }
-    std::size_t state_size() const noexcept { return size_of(stored_type(format_, arithmetic_)); }
+    std::size_t state_size() const noexcept { return size_of(stored_type(format_, work_.arithmetic)); }
     AnyUpdateWork work() const noexcept {
         AnyUpdateWork work = work_;
         work.states = states_.data();
@@ -150,7 +149,6 @@ class PieceUpdate {
 
     AnyUpdateWork work_;
     StateFormat format_;
-    ElementType arithmetic_;
     std::array<AnyStateSpan, AnyRuleUpdate::most_states> states_{};
     std::array<Buffer, most> buffers_{};
     std::size_t count_ = 0;
@@ -170,7 +168,7 @@ class PieceUpdates {
     IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
     static PieceUpdate piece_of(const Listed& each, const AnyUpdateWork& whole, std::size_t piece,
                                 std::span<const rules::UpdateRange> ranges) {
-        return PieceUpdate(whole, each.state->geometry().arithmetic(), each.group->pieces()[piece], ranges);
+        return PieceUpdate(whole, each.group->pieces()[piece], ranges);
     }
 
     Context& context_;

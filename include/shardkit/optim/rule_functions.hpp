@@ -109,8 +109,7 @@ struct RuleUpdates {
         using Update = of::KnownRuleUpdate<typename Rule::template Update<typename Types::A>>;
         const of::AnyUpdateWork& work = *given.work;
         const auto give = [&](auto n) {
-            const auto spans =
-                work.template spans<Types, typename Types::Gather, n, typename of::StorageOf<Rule>::type>();
+            const auto spans = work.template spans<Types, n, typename of::StorageOf<Rule>::type>();
             const auto* const updates = reinterpret_cast<const Update*>(work.updates);
             using Entry = decltype(Kernels::update_entry(work.ranges, updates, work.skip, spans));
             if (given.entry != nullptr) {
@@ -230,6 +229,7 @@ class FunctionsOf final : public RuleFunctions {
         if constexpr (Storage::format == StateFormat::full) {
             if (work.arithmetic == ElementType::fp64) { return update_in<double>(work, update, elements); }
         }
+        if (work.arithmetic != ElementType::fp32) { refuse_update(); }
         update_in<float>(work, update, elements);
     }
     template <class A>

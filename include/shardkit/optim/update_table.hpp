@@ -152,8 +152,6 @@ class UpdateTable : public ProgressTable<Rule> {
     EngineTable<Update> updates_;
 };
 
-// Out of the class, so that `extern template` keeps them out of a file.
-
 template <class Rule, class A>
 void UpdateTable<Rule, A>::upload(Context& context) {
     Base::upload(context);

@@ -17,7 +17,7 @@
 
 namespace shardkit::detail {
 
-/// What a reshard asks of the engine of the ranks of both sides, without the engine's type.
+/// What a reshard asks of the engine of the ranks of both sides.
 class ReshardWire {
   public:
     /// Bytes to send or to receive. If they are staged, they lie in the host's memory of `staging`, and otherwise in

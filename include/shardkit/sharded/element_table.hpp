@@ -78,7 +78,7 @@ struct ElementTable : PrecisionValues {
     /// How elements of one type are added to sums.
     struct Sums {
         Convert accumulate;
-        /// Null where the engine has none.
+        /// Null where sums are not of their arithmetic type.
         void (*accumulate_pair)(const Stream& stream, const Elements& addend, const Elements& other,
                                 const Elements& total);
         void (*reduce)(const Communicators& comms, const CollectiveRow& row, ReduceOp op, const Elements& from,
@@ -183,9 +183,7 @@ constexpr ElementTable element_table_of() {
     ElementTable table{};
     static_cast<PrecisionValues&>(table) = precision_values<Precision>;
     table.code_scale = scale_of<typename Precision::Written>;
-    if constexpr (requires { typename Kernels::Loops; }) {
-        table.on_host = host_conversions<typename Kernels::Loops, Precision>();
-    }
+    table.on_host = host_conversions<typename Kernels::Loops, Precision>();
     table.gather_row = &gather_row<Gather>;
     table.write = [](const auto& context, const auto& parameter, WrittenAs how, const auto& target,
                      std::size_t origin, const auto& values, ValuesDigest* digest) {

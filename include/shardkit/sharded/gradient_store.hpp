@@ -284,7 +284,7 @@ class GradientStore {
         merge(elements_->sums, added, carry, stream);
     }
     /// Adds a microbatch's sum to the last of the earlier sums, and that to the one before it, as `carry` says: two
-    /// of them in one pass where the engine can. `by`: of the type of that sum.
+    /// of them in one pass where sums are of their arithmetic type. `by`: of the type of that sum.
     void merge(const Sums& by, const StoredElements& last, SliceCarry carry, const Stream& stream) {
         std::size_t at = carry.depth;
         const std::size_t end = carry.depth - carry.merges;

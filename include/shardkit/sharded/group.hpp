@@ -60,7 +60,7 @@ struct AdoptedElements {
 };
 
 /// One group of a model on one rank, whose element types are values: geometry, communicators, buffers and the state
-/// of its step. It is compiled once for all groups of an engine. A model, an accumulation, a schedule's follower and
+/// of its step. It is compiled once for all groups. A model, an accumulation, a schedule's follower and
 /// a checkpoint use groups through this class alone.
 class Group : NotCopied {
   public:
@@ -393,8 +393,6 @@ class Group : NotCopied {
     std::uint64_t identity_ = new_identity();
     std::shared_ptr<void> life_ = std::make_shared<char>();
 };
-
-// Defined out of the class, so that `extern template` keeps them out of a user's file.
 
 inline void Group::refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }
 inline void Group::refuse_group(SourceLocation where, const char* text) const {

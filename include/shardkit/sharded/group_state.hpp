@@ -97,7 +97,6 @@ class GroupState : public Group {
 
     /// Sets every element from value(path, parameter name)(index in the whole tensor), with the engine's kernels by
     /// index.
-    /// Compiled only for engines with IndexKernels.
     template <GivesFunctions F>
     void fill(F& value, SourceLocation where) {
         this->begin_initialize(where);

@@ -54,20 +54,21 @@ constexpr HostConversions host_conversions() noexcept {
         return made;
     };
     HostConversions made{};
-    if constexpr (is_opaque<Gather>) { return made; }  // never updated
-    made.load_sums = convert(std::type_identity<Reduction>{}, in_arithmetic);
-    made.masters = updated(std::type_identity<Master>{});
-    if constexpr (Precision::gathers_codes) {
-        made.begin_codes = &Loops::template begin_codes<Gather, Master>;
-    } else {
-        made.gather = convert(std::type_identity<Master>{}, std::type_identity<Gather>{});
-        if constexpr (!Precision::has_master || can_drop_master<Precision>) {
-            made.stored = updated(std::type_identity<Gather>{});
+    if constexpr (!is_opaque<Gather>) {  // which are never updated
+        made.load_sums = convert(std::type_identity<Reduction>{}, in_arithmetic);
+        made.masters = updated(std::type_identity<Master>{});
+        if constexpr (Precision::gathers_codes) {
+            made.begin_codes = &Loops::template begin_codes<Gather, Master>;
+        } else {
+            made.gather = convert(std::type_identity<Master>{}, std::type_identity<Gather>{});
+            if constexpr (!Precision::has_master || can_drop_master<Precision>) {
+                made.stored = updated(std::type_identity<Gather>{});
+            }
         }
-    }
-    if constexpr (can_split_master<Precision>) {
-        made.join = &Loops::template join<Gather>;
-        made.split = &Loops::template split<Gather>;
+        if constexpr (can_split_master<Precision>) {
+            made.join = &Loops::template join<Gather>;
+            made.split = &Loops::template split<Gather>;
+        }
     }
     return made;
 }

@@ -140,8 +140,6 @@ class Groups {
     std::shared_ptr<const detail::List<Member>> members_;  // null: moved from
 };
 
-// Defined out of the class, so that `extern template` keeps them out of a user's file.
-
 inline Context& Groups::context(SourceLocation where) const {
     Context* first = nullptr;
     std::string_view path;

@@ -19,8 +19,8 @@
 
 namespace shardkit::host {
 
-/// The Kernels of an engine that is chosen at run time: EnqueuedKernels in the order of a stream of the host, and a
-/// launch on a stream of a device.
+/// The Kernels of an engine: EnqueuedKernels in the order of a stream of the host, and a launch on a stream of a
+/// device.
 /// @throws UsageError when no file of the program can launch a kernel that a device's stream is given
 struct AnyKernels : EnqueuedKernels<AnyStream> {
     using OnHost = EnqueuedKernels<AnyStream>;

@@ -24,9 +24,9 @@
 
 namespace shardkit::host {
 
-/// A rank's end of a group of ranks of an engine that is chosen at run time: self, threads, mpi, nccl, or your own
-/// Verbs. It is a cheap handle, used only by its rank's thread, and valid as long as the engine says. The verbs'
-/// contracts are those of the functions in comm/, which also check the sizes.
+/// A rank's end of a group of ranks of an engine: self, threads, mpi, nccl, or your own Verbs. It is a cheap handle,
+/// used only by its rank's thread, and valid as long as the engine says. The verbs' contracts are those of the
+/// functions in comm/, which also check the sizes.
 /// Cost:    a virtual call for each verb, some nanoseconds
 class Communicator {
   public:

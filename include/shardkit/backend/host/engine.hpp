@@ -7,4 +7,4 @@
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 
-// The engine that ranks have which name none, with all that it consists of.
+// All that an engine consists of.

@@ -97,8 +97,7 @@ struct RangeUpdates {
         }
     }
     /// Calls update(range) for each range of masters; for none of a step that is skipped. Where codes are gathered,
-    /// it updates some masters at a time, and begins their codes while they are in the nearest cache; those of
-    /// masters that are not updated too.
+    /// it begins them too.
     template <class Master, class Gather, class Update>
     static void for_each_range(std::span<const rules::UpdateRange> ranges, bool skipped, std::span<Master> masters,
                                Gather* gathered, float* scales, const Update& update) {
@@ -106,24 +105,10 @@ struct RangeUpdates {
             if (skipped) { return; }
             for (const rules::UpdateRange& range : ranges) { update(range); }
         } else {
-            constexpr std::size_t together = 16 * shardkit::detail::coded_together;
-            const std::size_t count = masters.size();
-            const shardkit::detail::BeginCodes<Gather, Master> codes{masters.data(), count, gathered, scales};
-            for (std::size_t begin = 0; begin < count; begin += together) {
-                const std::size_t end = std::min(begin + together, count);
-                while (!ranges.empty() && ranges.front().end <= begin) { ranges = ranges.subspan(1); }
-                for (const rules::UpdateRange& range : ranges) {
-                    if (skipped || range.begin >= end) { break; }
-                    rules::UpdateRange part = range;
-                    part.begin = std::max<std::uint64_t>(range.begin, begin);
-                    part.end = std::min<std::uint64_t>(range.end, end);
-                    part.element += part.begin - range.begin;
-                    update(part);
-                }
-                for (std::size_t at = begin; at < end; at += shardkit::detail::coded_together) {
-                    codes(at / shardkit::detail::coded_together);
-                }
-            }
+            const auto code = [&](std::size_t begin, std::size_t end) {
+                begin_codes<Gather, Master>(masters.data(), masters.size(), gathered, scales, begin, end);
+            };
+            shardkit::detail::update_and_code(ranges, skipped, masters.size(), update, code);
         }
     }
 };
