@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a round of several ranks took.
+// What a round of several ranks took, and whose turn it is.
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <shardkit/backend/threads/run.hpp>
@@ -48,6 +51,18 @@ TEST_CASE("no rank begins before all have come, and ranks of one process read on
         reduce_over_world(context, shardkit::ReduceOp::max, std::span<std::int64_t>(last));
         CHECK(own.begin >= last[0]);
         CHECK(own.end >= own.begin);
+    });
+}
+
+TEST_CASE("things take turns, each with a call that is not timed before those that are") {
+    shardkit::threads::run(shardkit::DeviceMesh<1>{}, [](auto& rank) {
+        using Made = std::vector<std::pair<char, std::size_t>>;
+        Made made;
+        const std::vector<Turn> turns{[&](std::size_t n) { made.emplace_back('a', n); },
+                                      [&](std::size_t n) { made.emplace_back('b', n); }};
+        const auto times = time_in_turns(rank, 2, 7, std::span(turns));
+        CHECK(times.size() == 2);
+        CHECK(made == Made{{'a', 1}, {'a', 7}, {'b', 1}, {'b', 7}, {'a', 1}, {'a', 7}, {'b', 1}, {'b', 7}});
     });
 }
 

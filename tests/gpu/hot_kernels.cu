@@ -9,7 +9,7 @@
 
 // The kernels of check_machine_code.py, compiled as a user's build is, optimised and with multiply-adds fused: all
 // that training launches with AdamW in fp32, in bf16 with fp32 masters, and with gathers of codes, and with Muon in
-// fp32, as KernelsFor has them (a trainer that launches another one does not link), and some more whose speed counts:
+// fp32, as KernelsFor has them (what is launched beside them is refused by name), and some more whose speed counts:
 // SGD, and states in bf16 and in blocks, as DefaultPrecision launches them; and those of the model of
 // examples/train_gpt. With PLANTED only two, in which the check must find what was planted.
 

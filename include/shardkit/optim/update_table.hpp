@@ -99,9 +99,8 @@ class UpdateTable : public ProgressTable<Rule> {
 
     const Update* updates() const noexcept { return updates_.data(); }
 
-    /// Copies what the groups' updates on the host read, `skip` too, to the host, in the copy stream. A template, as
-    /// not all engines can.
-    void copy_to_host(auto& context, const std::uint32_t* skip) const {
+    /// Copies what the groups' updates on the host read, `skip` too, to the host, in the copy stream.
+    void copy_to_host(Context& context, const std::uint32_t* skip) const {
         const auto copy = [&](auto from, std::size_t at) {
             context.world()
                 .copy_stream(engine::LinkWay::to_host)

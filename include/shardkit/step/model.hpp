@@ -176,9 +176,9 @@ inline void Groups::refuse_ended(const Member& member, SourceLocation where) {
 /// A model: its groups, in the order in which collectives over all of them run.
 ///     Model model{embedding, blocks, head};
 /// Each part is a Sharded, a range of them, for example a vector, or one of several models. The type names only the
-/// engine and the precisions of the groups: Model<> is any model of fp32 groups, Model</// DefaultPrecision<bf16>>
-/// one of bf16 groups. A Model is a value, cheap to copy and to keep as a member. It lists the groups that exist when
-/// it is made: a range may be moved afterwards, but groups that are added to it later are not part of the model.
+/// precisions of the groups: Model<> is any model of fp32 groups, Model<DefaultPrecision<bf16>> one of bf16 groups. A
+/// Model is a value, cheap to copy and to keep as a member. It lists the groups that exist when it is made: a range
+/// may be moved afterwards, but groups that are added to it later are not part of the model.
 template <class PrecisionType = DefaultPrecision<float>>
 class Model : public Groups {
     using Base = Groups;

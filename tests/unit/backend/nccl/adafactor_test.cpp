@@ -9,6 +9,7 @@
 #include <shardkit/adafactor.hpp>
 
 #include "check_paced_training.hpp"
+#include "given_kernels.hpp"
 #include "paced_ranks.hpp"
 #include "unit/optim/muon_training.hpp"
 #include "unit/thrown_message.hpp"
@@ -22,16 +23,19 @@ using muon_training::Mesh;
 
 }  // namespace
 
-TEST_CASE("nccl: Adafactor's steps are one thread's, on every policy and pace") {
+TEST_CASE("nccl: Adafactor's steps are one thread's, on every policy and pace, by the kernels of its list") {
     const auto make = [](auto& model) { return sk::Adafactor{model, {.learning_rate = 0.1}}; };
     std::vector<float> expected;
     sk::threads::run(Mesh(1, 1, 1), [&](auto& rank) {
         expected = muon_training::train_with(rank, muon_training::policies[3], make,
                                              [](const auto& stream, const auto& work) { stream.submit(work); });
     });
+    host_functions::Given::all().take();
     paced_ranks::check_training(expected, muon_training::policies, [&](auto& rank, const auto& policy) {
         return muon_training::train_with(rank, policy, make, paced_ranks::submit);
     });
+    CHECK(host_functions::given_beside(
+              sk::nccl::detail::training_kernels<sk::DefaultPrecision<float>, sk::rules::AdafactorRule>()) == "");
 }
 
 TEST_CASE("nccl: Adafactor refuses a group that is offloaded, by its path") {

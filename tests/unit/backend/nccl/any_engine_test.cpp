@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function, compiled once for groups that name no engine, on threads and on NCCL: windows, gradients, reductions,
-// norms and verbs have the same values on both.
+// One function, compiled once for every engine, on threads and on NCCL: windows, gradients, reductions, norms and
+// verbs have the same values on both.
 #include <cstddef>
 #include <span>
 #include <string>
@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/average/moving_average.hpp>
 #include <shardkit/backend/nccl/kernels_of.hpp>
 #include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/run.hpp>
@@ -17,6 +18,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/policies.hpp>
@@ -34,7 +36,7 @@
 #include "trainer_layer.hpp"
 #include "unit/thrown_message.hpp"
 
-namespace default_engine_test {
+namespace any_engine_test {
 
 namespace {
 
@@ -170,7 +172,33 @@ TEST_CASE("NCCL behind the engine: a training gives no kernel that the list of i
     CHECK(others(sk::bf16{}) == "");
 }
 
-TEST_CASE("NCCL behind the engine: groups that name no engine have threads' values") {
+TEST_CASE("NCCL behind the engine: an average gives no kernel that the lists of its precision have not") {
+    const auto others = []<class T>(T /*element*/) {
+        using Average = sk::Precision<float, T>;
+        using Of = sk::DefaultPrecision<T>;
+        host_functions::Given::all().take();
+        gpu_ranks::restart();
+        const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
+        CHECK(gpu_ranks::first_error(gpu_ranks::each_in_a_thread(1, [&](std::size_t) {
+                  sk::nccl::World world(id, 1, 0, gpu_ranks::patient());
+                  sk::nccl::run(sk::DeviceMesh<1>{}, world, [](auto& rank) {
+                      sk::Sharded<sk::TensorList<T>, sk::FullShard> trained(rank, "trained", {{"weight", {8}}});
+                      sk::Sharded<sk::TensorList<float>, sk::FullShard, Average> average(
+                          rank, "average", {{"weight", {8}, {.frozen = true}}});
+                      sk::Model model{trained};
+                      sk::Model averages{average};
+                      sk::MovingAverage{averages, model}.update(0.5);
+                  });
+              })) == "");
+        return host_functions::given_beside(sk::nccl::detail::group_kernels<Of>() +
+                                            sk::nccl::detail::group_kernels<Average>() +
+                                            sk::nccl::detail::average_kernels<Average, Of>());
+    };
+    CHECK(others(float{}) == "");
+    CHECK(others(sk::bf16{}) == "");
+}
+
+TEST_CASE("NCCL behind the engine: a training has the values of threads") {
     for (const char* policy : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard:2"}) {
         check<float>(policy, 1e-4);
         check<sk::bf16>(policy, 2e-2);
@@ -216,4 +244,4 @@ TEST_CASE("NCCL behind the engine: what is another engine's is refused") {
     });
 }
 
-}  // namespace default_engine_test
+}  // namespace any_engine_test
