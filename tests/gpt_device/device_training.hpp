@@ -66,13 +66,12 @@ constexpr auto listed() {
     return typename Of::OfLibrary{} + typename Of::Elements{} + typename Of::Rows{} + typename Of::OfColumns{} +
            typename Of::OfExperts{} + training_kernels<sk::DefaultPrecision<T>, sk::rules::AdamWRule>();
 }
-/// Checks that those files list all that devices were given.
-inline void check_lists() {
+/// Checks that they list all that devices were given; fp64 is of tests alone.
+template <class T>
+void check_lists() {
     using namespace sk::nccl::detail;
-    // fp64 is of tests alone.
-    constexpr auto others =
-        listed<double>() + KernelList<sk::engine::Convert<double, double>>{} + EachPer<Convert<Token, Token>>{};
-    CHECK(host_functions::given_beside(listed<float>() + listed<sk::bf16>() + others) == "");
+    using Others = OtherLists<KernelList, EachPer>;
+    CHECK(host_functions::given_beside(listed<T>() + Others::OfLibrary{} + Others::Elements{}) == "");
 }
 
 /// On all ranks of the options' mesh, whose losses are the same.
@@ -81,11 +80,12 @@ std::vector<double> train(const Options& options, Steps how = Steps::plain,
                           Paces paces = {Pace::lazy, Pace::eager, Pace::lazy}) {
     const auto mesh = mesh_of(options);
     std::vector<std::vector<double>> losses(mesh.grid().size());
+    host_functions::Given::all().take();
     CHECK(paced_ranks::run(mesh, paces, rank_options(planned(options).chosen),
                            [&](auto& rank, const auto& /*streams*/) {
                                losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
                            }) == "");
-    check_lists();
+    check_lists<T>();
     for (const auto& of_rank : losses) { CHECK(of_rank == losses.front()); }
     return losses.front();
 }

@@ -4,5 +4,13 @@
 // The device code of the model in fp32. That of groups in fp32 with AdamW is in examples/cuda_trainer/kernels.cu.
 
 template struct train_gpt::PassKernels<float>;
-template struct shardkit::gpu::KernelLaunches<shardkit::engine::Convert<double, double>>;
-template struct shardkit::gpu::Launches<train_gpt::Convert<train_gpt::Token, train_gpt::Token>>;
+
+namespace train_gpt {
+
+template <class Lists>
+struct Launched {
+    static void calls() { shardkit::gpu::LaunchLists<typename Lists::OfLibrary, typename Lists::Elements>::calls(); }
+};
+template struct Launched<OtherLists<shardkit::gpu::KernelLaunches, shardkit::gpu::Launches>>;
+
+}  // namespace train_gpt

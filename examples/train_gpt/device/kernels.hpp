@@ -37,5 +37,11 @@ struct PassLists {
              shardkit::detail::WeightGradient<T, A>, EachRow<ChooseExperts<A>>, EachColumn<CountChoices>, SumCounts,
              EachColumn<PlaceChoices>, EachRow<RouterBackward<T>>>;
 };
+/// What a training gives beside, whatever its T.
+template <template <class...> class Library, template <class...> class Each>
+struct OtherLists {
+    using OfLibrary = Library<shardkit::engine::Convert<double, double>>;
+    using Elements = Each<Convert<Token, Token>>;
+};
 
 }  // namespace train_gpt
