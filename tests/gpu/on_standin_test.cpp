@@ -10,7 +10,10 @@
 #include "unit/backend/nccl/given_kernels.hpp"
 #include "unit/backend/nccl/gpu_ranks.hpp"
 
-void preload_trainers() {}
+void preload_trainers() {
+    using namespace shardkit;
+    host_functions::launch_updates<rules::AdamWRule, Precision<e4m3, float>, Precision<block_int8, float>>();
+}
 
 #include "nccl_ranks_test.cu"
 #include "nccl_trainers_test.cu"
