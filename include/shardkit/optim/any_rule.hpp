@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <shardkit/comm/any_stream.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -83,7 +84,14 @@ std::vector<std::pair<std::string, std::string>> statements_of(const typename Ru
 }
 
 class RuleFunctions;
+
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 struct AnyRule;
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::detail {
 
 /// How far the updates of a rule are, without its type.
 struct AnyProgress {
@@ -302,6 +310,10 @@ class HostUpdate {
 };
 inline void AnyUpdateWork::operator()() const { HostUpdate{*this}(); }
 
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+
 /// An OptimizerRule that asks its options which one it is.
 struct AnyRule {
     using Options = AnyOptions;
@@ -332,6 +344,11 @@ struct AnyRule {
         given.options.rule->begin(progress, given, own, scale, update);
     }
 };
+
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::detail {
+
 inline AnyOptions options_of(const ParamGroup& group, const AnyOptions& options, SourceLocation where) {
     return options.rule->options_of(group, options, where);
 }

@@ -3,17 +3,20 @@
 
 #include <cstdint>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit::detail {
-class NormMemory;
 struct NormTotal;
 }  // namespace shardkit::detail
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+class NormMemory;
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
 
-namespace shardkit {
+namespace shardkit SHARDKIT_CHECKED_BUILD {
 
 /// The norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
 /// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
@@ -48,4 +51,4 @@ class GlobalNorm {
     std::uint64_t gradients_ = 0;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit SHARDKIT_CHECKED_BUILD

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/layout/index_range.hpp>
@@ -22,7 +23,7 @@
 
 // What a rank keeps for the norms of its models: which elements they read, and where they are added.
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// Which elements of some groups a norm reads on this rank, as a table in the engine's memory. Their gradients have
 /// one type.
@@ -221,4 +222,4 @@ inline const NormTable& NormMemory::table_of(const List<Group*>& groups) {
     return tables_.push_back({*context_, groups});
 }
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <shardkit/core/block8.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/optim/state_kind.hpp>
@@ -17,7 +18,7 @@
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// The memory of one state.
 class StateMemory {
@@ -56,4 +57,4 @@ class StateMemory {
     OffloadedBuffer<float> scales_{};
 };
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/detail/not_compiled.inc>
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// Returns every rank's numbers, by rank; each passes as many.
 /// Order:   collective over the world; the host waits.
@@ -29,4 +30,4 @@ auto gather_values(Context& context, const Numbers& numbers, engine::CallSite si
     return all;
 }
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <shardkit/comm/agreement.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
@@ -107,6 +108,10 @@ inline Statements statements_of(const GroupGeometry& group) {
     return all;
 }
 
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+
 /// Checks that every rank gives the same group: names, shapes, numbers, attributes, policy, master weights and seed.
 /// Buffers with different layouts can have the same size, and then no collective would fail.
 /// Order:   collective over the world; the host waits.
@@ -137,4 +142,4 @@ inline void require_same_group(Context& context, const GroupGeometry& group, Sou
         ", expected the same path, names, shapes, attributes, policy, masters and seed on every rank");
 }
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
@@ -18,7 +19,7 @@
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_values.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 struct PlacedGroup {
     GroupCommunicators communicators;
@@ -102,4 +103,4 @@ inline void prepare_reductions(const GroupGeometry& geometry, const GroupCommuni
     if (bytes > 0) { comms.data.reserve_staging(bytes, where); }
 }
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -18,12 +18,14 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/streams.hpp>
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/rank/rank.hpp>
 
@@ -156,6 +158,21 @@ void on_device(const F& f) {
 template <class Kernel>
 struct shardkit::engine::DeviceLaunchOf {
     static void run(const shardkit::AnyStream& /*stream*/, const Kernel& kernel) {
+        kernel.template on<counting::Kernels>(counting::Counted{});
+    }
+};
+/// A file that begins a rule's steps launches its updates, too.
+template <class Rule>
+struct shardkit::engine::DeviceLaunchOf<shardkit::engine::ForEachIndex<shardkit::detail::BeginUpdatesAs<Rule>>> {
+    using Kernel = shardkit::engine::ForEachIndex<shardkit::detail::BeginUpdatesAs<Rule>>;
+    template <class... T>
+    static void launch_updates() {
+        static_cast<void>(&DeviceLaunchIs<RuleUpdates<Rule, shardkit::detail::UpdateTypes<T...>>>::known);
+    }
+    static void run(const shardkit::AnyStream& /*stream*/, const Kernel& kernel) {
+        launch_updates<double, double, double>();
+        launch_updates<float, float, float>();
+        launch_updates<float, shardkit::bf16, float>();
         kernel.template on<counting::Kernels>(counting::Counted{});
     }
 };
