@@ -6,8 +6,6 @@
 // The engine whose ranks are GPUs, one each, over NCCL. It needs <nccl.h> and the CUDA runtime; the kernels of a step
 // are launched from files that nvcc compiles (docs/cuda_engine.md).
 
-#include <shardkit/backend/cuda/toolkit_elements.hpp>
-
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/backend/nccl/compiled_world.hpp>
 #else

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include <shardkit/backend/cuda/toolkit_elements.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/checked.hpp>
