@@ -139,10 +139,10 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
             spans.states[s] = elements_there[s].span();
         }
     }
-    if (split) {
-        spans.rest = rest_there.span();
-        if constexpr (std::is_same_v<Master, Gather>) { spans.gathered = {}; }
-    }
+    if (split) { spans.rest = rest_there.span(); }
+    // The master is then what is gathered.
+    constexpr bool gathers_master = std::is_same_v<Master, Gather>;
+    if constexpr (gathers_master) { spans.gathered = {}; }
     M::Kernels::update(machine.stream(), ranges_there.view(), updates_there.data(), skip_there.data(), spans);
 
     std::array<std::vector<float>, states> numbers;
@@ -170,7 +170,7 @@ void check_stored_states(M& machine, const std::vector<typename Rule::template U
                     rest[i] = detail::SplitFloat::lower(parameter);
                 }
             }
-            if (!split) { gathered[i] = static_cast<Gather>(static_cast<float>(master[i])); }
+            if (!split && !gathers_master) { gathered[i] = static_cast<Gather>(static_cast<float>(master[i])); }
             for (std::size_t s = 0; s < states; ++s) {
                 const std::uint64_t number = range.element + i - range.begin;
                 draws[s][i] = detail::StateDraws(seed, step, static_cast<std::uint32_t>(s / 2))(number);
