@@ -482,7 +482,7 @@ GATHERED_CODES_EXPRESSIONS = [
      "its.current = its.unused = its.coded = false"),
     ("shardkit/backend/host/enqueued_kernels.hpp", "codes of the first masters alone",
      "scales};\n        for (std::size_t at = begin; [[at < end]];", "at < begin + 1"),
-    ("shardkit/optim/any_rule.hpp", "a step that forgets where it is", "if ([[part.begin < begin]]) { part.begin = begin; }", "false"),
+    ("shardkit/kernels/update.hpp", "a step that forgets where it is", "if ([[part.begin < begin]]) { part.begin = begin; }", "false"),
     (CODE_FORMATS, "codes that are cut off", "(magnitude + [[0x7'ffffU]] + (magnitude >> 20U & 1U)) >> 20U;", "0U"),
     (CODE_FORMATS, "ties to odd", "(magnitude + 0x7'ffffU + [[(magnitude >> 20U & 1U)]]) >> 20U;", "1U"),
     (CODE_FORMATS, "codes without a sign", "const std::uint32_t sign = [[word >> 24U & 0x80U]];", "0U"),

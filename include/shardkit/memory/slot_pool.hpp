@@ -111,7 +111,7 @@ class SlotPool {
     const Slot& slot(std::size_t number) const noexcept { return slots_[number]; }
     void release(std::size_t number, Event last_use) noexcept {
         slots_[number].holder_ = {};
-        slots_[number].last_use_ = std::move(last_use);
+        slots_[number].last_use_ = last_use;
     }
 
   private:
@@ -211,7 +211,7 @@ class SlotLease {
         return pool_->slot(slot_).last_use();
     }
     void release(Event last_use) noexcept {
-        if (slot_ != none) { pool_->release(std::exchange(slot_, none), std::move(last_use)); }
+        if (slot_ != none) { pool_->release(std::exchange(slot_, none), last_use); }
     }
 
   private:

@@ -82,7 +82,7 @@ class MatrixLaunches {
         for (const MatrixUnit& unit : placement_.units()) {
             const Listed& in = listed_[unit.group];
             begins.push_back({in.group->update_of(unit.parameter), unit.block()});
-            copies_.push_back(MatrixCopies(context, placement_, unit));
+            copies_.emplace_back(context, placement_, unit);
         }
         ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
         begins_ = {context, std::span<const typename Begin::Unit>(begins)};

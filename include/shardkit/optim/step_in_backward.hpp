@@ -71,6 +71,8 @@ inline void Optimizer::flush() {
     group.gradients().release();
 }
 
+// Groups that take part in a backward pass live, so that walking them throws nothing.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 inline void Optimizer::end_backward(detail::BackwardUpdates::End end) noexcept {
     const SourceLocation where = backward_->where;
     backward_.reset();

@@ -48,7 +48,7 @@ class Context : shardkit::detail::NotCopied {
     /// Makes a rank's context on its mesh and world.
     /// @throws std::invalid_argument when the world and the mesh differ in size, or in_flight is 0; UsageError
     ///         when the thread's stack is too small for a rank, or the streams work on other memory than the world
-    Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {},
+    Context(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams<Stream> streams = {},
             SourceLocation where = SourceLocation::current());
     /// Ends the program when a group still exists, as its memory and streams end here.
     ~Context();
@@ -242,7 +242,7 @@ class Context : shardkit::detail::NotCopied {
     detail::List<const std::string*> living_;  // paths of the groups
 };
 
-inline Context::Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams,
+inline Context::Context(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams<Stream> streams,
                         SourceLocation where)
     : grid_(grid),
       world_(world),

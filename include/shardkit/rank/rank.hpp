@@ -55,7 +55,7 @@ class Rank : public Context {
     /// @throws std::invalid_argument when the world has another size than the mesh
     Rank(Mesh mesh, host::Communicator world, RankOptions options = {}, Streams<AnyStream> streams = {},
          SourceLocation where = SourceLocation::current())
-        : Context(mesh.grid(where), std::move(world), options, std::move(streams), where), mesh_(mesh) {}
+        : Context(mesh.grid(where), std::move(world), options, streams, where), mesh_(mesh) {}
 
     const Mesh& mesh() const noexcept { return mesh_; }
 

@@ -67,7 +67,7 @@ inline StepScope::StepScope(const Groups& groups, std::size_t count, SourceLocat
     }
 }
 
-inline StepScope::~StepScope() {
+inline StepScope::~StepScope() {  // NOLINT(bugprone-exception-escape): as above
     if (!groups_) { return; }
     // The director is looked up here and not stored: a recorder ends when `record` returns, even before the step
     // does. The groups are alive: one that ends during a step ends the program.
