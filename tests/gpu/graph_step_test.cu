@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/shardkit.hpp>

@@ -10,8 +10,7 @@
 #include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/cub/kernels.cuh>
-#include <shardkit/backend/cuda/arena_buffer.hpp>
+#include <shardkit/backend/cub/launches.cuh>
 #include <shardkit/backend/cuda/cublas_products.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -28,13 +27,6 @@ namespace sk = shardkit;
 namespace gpu = shardkit::gpu;
 
 namespace {
-
-struct DeviceEngine {
-    template <class T>
-    using Buffer = gpu::detail::ArenaBuffer<T>;
-    using Stream = gpu::TimelineRef;
-    using Kernels = gpu::Kernels;
-};
 
 struct FreeDevice {
     void operator()(void* memory) const noexcept { cudaFree(memory); }
@@ -101,9 +93,8 @@ void check_orthogonal(const Cublas& cublas, gpu::TimelineRef stream, double allo
         const std::size_t works = sk::rules::newton_schulz_scratch<A>(extents);
         const auto scratch = on_device(std::vector<A>(works, std::numeric_limits<A>::quiet_NaN()));
         const auto run = [&] {
-            sk::rules::newton_schulz<DeviceEngine>(stream, cublas.products(), extents, epsilon.get(),
-                                                   std::span<A>(values.get(), extents.numel()),
-                                                   std::span<A>(scratch.get(), works));
+            sk::rules::newton_schulz(stream, cublas.products(), extents, epsilon.get(),
+                                     std::span<A>(values.get(), extents.numel()), std::span<A>(scratch.get(), works));
             return on_host(values.get(), extents.numel());
         };
         const std::vector<A> made = run();

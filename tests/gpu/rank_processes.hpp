@@ -25,6 +25,7 @@
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/host/engine.hpp>
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/mesh/device_mesh.hpp>

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 #include "update_checks.hpp"
@@ -11,19 +12,19 @@
 namespace shardkit::test {
 
 template <class A>
-std::vector<rules::SgdUpdate<A>> sgd_updates(Momentum rule) {
+std::vector<detail::KnownRuleUpdate<rules::SgdUpdate<A>>> sgd_updates(Momentum rule) {
     const double momentum = rule == Momentum::none ? 0 : 0.9;
     return {
-        rules::sgd_update<A>({.learning_rate = 0.1, .rule = rule, .momentum = momentum, .weight_decay = 0.01}, 0.5),
-        rules::sgd_update<A>({.learning_rate = 0.3, .rule = rule, .momentum = momentum}, 1),
-        rules::sgd_update<A>({.learning_rate = 1e-3, .rule = rule, .momentum = momentum / 2}, -2)};
+        {rules::sgd_update<A>({.learning_rate = 0.1, .rule = rule, .momentum = momentum, .weight_decay = 0.01}, 0.5)},
+        {rules::sgd_update<A>({.learning_rate = 0.3, .rule = rule, .momentum = momentum}, 1)},
+        {rules::sgd_update<A>({.learning_rate = 1e-3, .rule = rule, .momentum = momentum / 2}, -2)}};
 }
 
 template <Momentum Rule>
 struct SgdCase {
     static constexpr std::size_t state_count = Rule == Momentum::none ? 0 : 1;
     template <class A>
-    std::vector<rules::SgdUpdate<A>> updates() const {
+    std::vector<detail::KnownRuleUpdate<rules::SgdUpdate<A>>> updates() const {
         return sgd_updates<A>(Rule);
     }
 };
