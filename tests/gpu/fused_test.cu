@@ -25,7 +25,8 @@ namespace {
 
 /// AdamW's pass under a name of its own: libkernels.a has the one that is not fused.
 struct FusedPass {
-    sk::gpu::detail::UpdatePass<sk::rules::AdamWUpdate<float>, float, sk::bf16, float, 2> pass;
+    sk::gpu::detail::UpdatePass<sk::detail::KnownRuleUpdate<sk::rules::AdamWUpdate<float>>, float, sk::bf16, float, 2>
+        pass;
     constexpr void operator()(std::uint64_t vector) const { pass(vector); }
 };
 

@@ -146,7 +146,9 @@ class ExpertLayers {
         linear_forward<T>({tokens, x_.width, x_.experts}, router[RouterWeight<T>{}].data(), kept.norm,
                           scratch_.logits, scratch_.converted, place_);
         choose_experts(tokens, x_.experts, x_.top, capacity_, scratch_.logits, kept.choices, scratch_.counts, place_);
-        if (capacity_ == 0) { l.routes = exchange_.route_counted({kept.choices.counts, x_.experts}); }
+        if (capacity_ == 0) {
+            l.routes = exchange_.route_counted(std::span<const std::uint64_t>(kept.choices.counts, x_.experts));
+        }
         const auto rows = sent(l, scratch_.rows), received = this->received(l, kept.received);
         sk::ep::write_rows(*context_, choice_of(l), x_.top, x_.width, view(tokens_of(kept.norm)), {}, rows);
         exchange_.dispatch(l.routes, x_.width, view(rows), received);
