@@ -52,14 +52,15 @@ class HostSlots {
   public:
     explicit HostSlots(const Context& context)
         : bytes_(context.options().offload_slot_bytes),
-          memory_(context, true, "optimizer", "slots for updates on the host", 2 * bytes_) {}
+          memory_(group_buffer<std::uint8_t>(context, "optimizer", "slots for updates on the host", 2 * bytes_,
+                                             /*offloaded=*/true)) {}
     std::span<std::byte> operator[](std::size_t slot) const noexcept {
         return std::as_writable_bytes(memory_.span().subspan(slot * bytes_, bytes_));
     }
 
   private:
     std::size_t bytes_;
-    OffloadedBuffer<std::uint8_t> memory_;
+    HostBuffer<std::uint8_t> memory_;
 };
 
 /// Allocates the slots of a rank where it has none yet. `path`: of the group that needs them.

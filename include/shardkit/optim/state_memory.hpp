@@ -30,9 +30,10 @@ class StateMemory {
           count_(group.updated.size()),
           format_(kind.format),
           type_(stored_type(format_, arithmetic)),
-          elements_(context, group.offloads(), group.path, name, count_ * size_of(type_)) {
+          elements_(
+              group_buffer<std::uint8_t>(context, group.path, name, count_ * size_of(type_), group.offloads())) {
         if (format_ == StateFormat::block8) {
-            scales_ = {context, group.offloads(), group.path, name, Block8::blocks(count_)};
+            scales_ = group_buffer<float>(context, group.path, name, Block8::blocks(count_), group.offloads());
         }
     }
     std::string_view name() const noexcept { return name_; }
@@ -53,8 +54,8 @@ class StateMemory {
     std::size_t count_;
     StateFormat format_;
     ElementType type_;
-    OffloadedBuffer<std::uint8_t> elements_{};
-    OffloadedBuffer<float> scales_{};
+    HostBuffer<std::uint8_t> elements_;
+    HostBuffer<float> scales_;
 };
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

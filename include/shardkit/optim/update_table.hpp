@@ -147,7 +147,7 @@ class UpdateTable : public ProgressTable<Rule> {
     using Base::hypers_;
     using Base::taken_;
     // Groups, updates and skip, where some groups are updated there. Freed behind the updates, which wait for it.
-    OffloadedBuffer<std::uint8_t> host_;
+    HostBuffer<std::uint8_t> host_;
     EngineTable<Update> updates_;
 };
 
@@ -156,8 +156,8 @@ void UpdateTable<Rule, A>::upload(Context& context) {
     Base::upload(context);
     updates_ = {context, List<Update>(this->size()).data(), this->size()};
     if (this->on_host_) {
-        host_ = {context, true, "optimizer", "numbers of updates on the host",
-                 behind(skip_at(), sizeof(std::uint32_t))};
+        host_ = group_buffer<std::uint8_t>(context, "optimizer", "numbers of updates on the host",
+                                           behind(skip_at(), sizeof(std::uint32_t)), /*offloaded=*/true);
     }
 }
 

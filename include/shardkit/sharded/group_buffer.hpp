@@ -17,33 +17,15 @@
 namespace shardkit::detail {
 
 /// Allocates a buffer for the group at `path`. `what` names its content for the error.
+/// `offloaded`: in the host's memory instead of the engine's.
 /// @throws MemoryError when there is no memory
 template <Element T>
-HostBuffer<T> group_buffer(const Context& context, std::string_view path, std::string_view what, std::size_t n) {
+HostBuffer<T> group_buffer(const Context& context, std::string_view path, std::string_view what, std::size_t n,
+                           bool offloaded = false) {
     try {
-        return context.buffer<T>(n);
+        return offloaded ? context.world().host_buffer<T>(n) : context.buffer<T>(n);
     } catch (const std::bad_alloc&) { throw MemoryError(path, n * sizeof(T), what); }
 }
-
-/// A buffer of a group in the engine's memory or, where the group is offloaded, in the host's.
-template <class T>
-class OffloadedBuffer {
-  public:
-    OffloadedBuffer() = default;
-    /// Allocates as group_buffer.
-    /// @throws MemoryError when there is no memory
-    OffloadedBuffer(const Context& context, bool offloaded, std::string_view path, std::string_view what,
-                    std::size_t n) {
-        try {
-            memory_ = offloaded ? context.world().host_buffer<T>(n) : context.buffer<T>(n);
-        } catch (const std::bad_alloc&) { throw MemoryError(path, n * sizeof(T), what); }
-    }
-
-    std::span<T> span() const noexcept { return memory_.span(); }
-
-  private:
-    HostBuffer<T> memory_;
-};
 
 /// Returns a lease on the pool of slots that groups with the same shapes share.
 /// @throws MemoryError when there is no memory

@@ -55,11 +55,12 @@ class ParameterStore {
                 group_buffer<float>(context, geometry.path, "scales", geometry.scale_bytes(extent) / sizeof(float));
         }
         if (geometry.splits_master()) {
-            rest_ = {context, geometry.offloads(), geometry.path, "halves of master weights",
-                     geometry.updated.size() * sizeof(std::uint16_t)};
+            rest_ = group_buffer<std::uint8_t>(context, geometry.path, "halves of master weights",
+                                               geometry.updated.size() * sizeof(std::uint16_t), geometry.offloads());
         } else if (geometry.keeps_master()) {
-            master_ = {context, geometry.offloads(), geometry.path, "master weights",
-                       geometry.updated.size() * geometry.sizes.master};
+            master_ =
+                group_buffer<std::uint8_t>(context, geometry.path, "master weights",
+                                           geometry.updated.size() * geometry.sizes.master, geometry.offloads());
             if (!adopted.empty()) { elements.to_masters(context.compute_stream(), gather_source(), master()); }
         }
     }
@@ -355,8 +356,8 @@ class ParameterStore {
     Buffer shard_;
     Buffer secondary_;          // this rank's shard, where only a piece of it rests in `shard_`
     HostBuffer<float> scales_;  // of codes: of this rank's blocks, or of parameters
-    OffloadedBuffer<std::uint8_t> master_;
-    OffloadedBuffer<std::uint8_t> rest_;
+    Buffer master_;
+    Buffer rest_;
     SlotLease lease_;
     Event updated_{};
     Event gathered_{};
