@@ -170,7 +170,9 @@ struct shardkit::engine::DeviceLaunchOf<shardkit::engine::ForEachIndex<shardkit:
         static_cast<void>(&DeviceLaunchIs<RuleUpdates<Rule, shardkit::detail::UpdateTypes<T...>>>::known);
     }
     static void run(const shardkit::AnyStream& /*stream*/, const Kernel& kernel) {
-        launch_updates<double, double, double>();
+        if constexpr (shardkit::detail::StorageOf<Rule>::type::format == shardkit::StateFormat::full) {
+            launch_updates<double, double, double>();
+        }
         launch_updates<float, float, float>();
         launch_updates<float, shardkit::bf16, float>();
         kernel.template on<counting::Kernels>(counting::Counted{});
