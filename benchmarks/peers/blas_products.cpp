@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "../../examples/train_gpt/model/blas.hpp"
-#include "../../examples/train_gpt/model/matmul.hpp"
+#include "../../examples/common/openblas.hpp"
+#include "../../examples/train_gpt/model/host_place.hpp"
 #include "../common/pin.hpp"
 #include "console.hpp"
 
@@ -92,7 +92,7 @@ class Products {
 void serve() {
     pin_to(allowed_processors(), 0);
     openblas_set_num_threads(1);
-    const train_gpt::Blas& blas = train_gpt::blas();
+    const program::Blas& blas = program::blas();
     answer(facts({{"threads", 1}, {"pinned", true}, {"blas", blas.library + ", kernel " + blas.kernel}}));
     Products products;
     const auto next = [] { return words_of(read_line()); };

@@ -21,7 +21,7 @@
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
 
-#include "../../examples/train_gpt/model/blas.hpp"
+#include "../../examples/common/openblas.hpp"
 #include "../common/pin.hpp"
 #include "serve_adamw.hpp"
 
@@ -105,7 +105,7 @@ class Run {
 
 /// Every rank does what rank 0 reads.
 void serve(std::size_t ranks) {
-    const train_gpt::Blas& blas = train_gpt::blas();  // before the first product
+    const program::Blas& blas = program::blas();  // before the first product
     std::barrier together(static_cast<std::ptrdiff_t>(ranks));
     Command command;
     sk::threads::run(sk::DeviceMesh(ranks), [&](auto& rank) {

@@ -19,12 +19,12 @@
 
 #include "../common/attempt.hpp"
 #include "../common/gnuplot.hpp"
+#include "../common/openblas.hpp"
 #include "../common/output_file.hpp"
 #include "../common/processes.hpp"
 #include "../common/run_together.hpp"
 #include "../common/stop_signals.hpp"
 #include "../common/text_format.hpp"
-#include "model/blas.hpp"
 #include "program/command_line.hpp"
 #include "program/job.hpp"
 #include "program/plan_summary.hpp"
@@ -52,7 +52,7 @@ void require_address_space(const Options& options, std::uint64_t planned_bytes_p
     // Of each thread that multiplies: OpenBLAS's buffer, malloc's arena, the stack.
     constexpr std::uint64_t thread = (128 + 64 + 8) * mebibyte;
     const std::uint64_t ranks = options.engine == EngineKind::mpi ? 1 : options.mesh.world();
-    // Of this process: the threads that OpenBLAS made before main(), and those that say how far a run is.
+    // Of this process: above all the threads that OpenBLAS made before main().
     constexpr std::uint64_t process = 160 * mebibyte;
     const std::uint64_t needed = process + ranks * (thread + planned_bytes_per_rank);
     void* const memory = mmap(nullptr, needed, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

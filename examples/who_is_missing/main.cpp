@@ -113,6 +113,19 @@ std::string picture(const std::vector<sk::recorder::RankRecord>& records, double
            " fill='#ffffff'/>\n" + body + "</svg>\n";
 }
 
+/// A line for each of the longest waits.
+std::string table_of(const std::vector<flight_records::RankWait>& waits) {
+    constexpr std::size_t most = 12;
+    std::string text = waits.empty() ? "" : "  rank    step    waited for it   of the step   in calls of\n";
+    for (std::size_t i = 0; i < std::min(most, waits.size()); ++i) {
+        char numbers[80];
+        std::snprintf(numbers, sizeof numbers, "  %4zu  %6u  %13.6f s  %10.1f %%   ", waits[i].rank, waits[i].step,
+                      waits[i].seconds, 100 * waits[i].share);
+        text += numbers + waits[i].group + "\n";
+    }
+    return text;
+}
+
 /// Leaves the records of the newest run alone.
 void keep_one_run(std::vector<sk::recorder::RankRecord>& records) {
     const std::uint64_t run = std::max_element(records.begin(), records.end(), [](const auto& a, const auto& b) {
@@ -157,7 +170,7 @@ int main(int count, char** arguments) {
         const double shown = std::max(2 * waited, 0.001);
         std::printf("%s", lanes(records, shown).c_str());
         const flight_records::Stragglers late = flight_records::find_stragglers(records);
-        if (!late.ranks.empty()) { std::printf("%s\n", late.text.c_str()); }
+        if (!late.ranks.empty()) { std::printf("%s\n%s", late.text.c_str(), table_of(late.waits).c_str()); }
         if (svg.empty()) { return EXIT_SUCCESS; }
         std::ofstream file(svg);
         file << picture(records, shown, found.text) << std::flush;

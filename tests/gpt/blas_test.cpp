@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../../examples/train_gpt/model/blas.hpp"
+#include "../../examples/common/openblas.hpp"
 
 #include <array>
 #include <string>
@@ -11,7 +11,8 @@
 
 namespace blas_test {
 
-using namespace train_gpt;
+using namespace program;
+using train_gpt::Into, train_gpt::matmul, train_gpt::Matrix, train_gpt::matrix;
 
 constexpr std::array x86{Instructions::sse, Instructions::avx, Instructions::avx2, Instructions::avx512};
 constexpr std::array aarch64{Instructions::neon, Instructions::armv82, Instructions::sve};

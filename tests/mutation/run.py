@@ -947,7 +947,7 @@ def main():
     parser.add_argument("--target",
                         help="library, optimizers, rounding, matrices, states, exact, tree, replicas, released, recorder, slow, codes, experts, slices, layers or trainer; all of them if not given")
     options = parser.parse_args()
-    trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp", TRAINER / "program/encoding.cpp"],
+    trainer = ([TRAINER / "allocation_counter.cpp", EXAMPLES / "common/openblas.cpp", TRAINER / "program/encoding.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
     targets = [
         Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh", "shardkit/rank", "shardkit/factored", "shardkit/verify"],

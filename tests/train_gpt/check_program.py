@@ -10,11 +10,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import xml.etree.ElementTree
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
-PICTURE = pathlib.Path(__file__).resolve().parents[2] / "examples/train_gpt/trace_picture.py"
+PICTURE = pathlib.Path(__file__).resolve().parents[2] / "scripts/trace_picture.py"
 SMALL = ["--batch", "4", "--sequence", "8", "--layers", "1", "--width", "8", "--heads", "2"]
 wrong = []
 
@@ -30,6 +29,11 @@ def expect(condition, what, done=None):
         wrong.append(what)
         if done is not None:
             print(((done.stdout or b"")[-3000:] + (done.stderr or b"")[-3000:]).decode(errors="replace"))
+
+
+def wait_for(started, begin):
+    """Reads what a program prints up to a line; one that ends without it is wrong."""
+    expect(any(line.startswith(begin) for line in started.stdout), f"a line '{begin.decode()}'")
 
 
 def names(folder):
@@ -149,8 +153,7 @@ def check_unfinished(folder):
         (folder / "new.svg").unlink(missing_ok=True)
         started = subprocess.Popen([PROGRAM, *SMALL, "--steps", "1000000", "--json", "old.json", "--plot", "new.svg"],
                                    cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not started.stdout.readline().startswith(b"step "):
-            time.sleep(0.01)
+        wait_for(started, b"step ")
         started.send_signal(end)
         said = started.communicate()[1].decode()
         left = ["old.json"] if end == signal.SIGKILL else ["new.svg", "old.json"]
@@ -167,8 +170,7 @@ def check_unfinished(folder):
                             r"written to old\.json, written to new\.svg\n", said) is not None, f"{end.name} is told in a line: {said}")
     with subprocess.Popen([PROGRAM, *SMALL, "--steps", "1", "--sample", "1000000000"], cwd=folder, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as started:
-        while not started.stdout.readline().startswith(b"step 1/1  loss"):
-            time.sleep(0.01)
+        wait_for(started, b"step 1/1  loss")
         started.send_signal(signal.SIGTERM)
         started.communicate(timeout=60)
     expect(started.returncode == -signal.SIGTERM, "a signal ends a sample too")
@@ -199,8 +201,7 @@ def end_by_signal(folder, *signals):
     """A run of many steps that saves, ended once it has made some."""
     flags = ["--steps", "1000000", "--save", "run", "--resume", "run", "--keep", "2", "--json", "run.json", "--mesh", "2x1x1"]
     started = subprocess.Popen([PROGRAM, *SMALL, *flags], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not started.stdout.readline().startswith(b"step "):
-        time.sleep(0.01)
+    wait_for(started, b"step ")
     for end in signals:
         started.send_signal(end)
     return started.communicate()[1].decode(), started.returncode

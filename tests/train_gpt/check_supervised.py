@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_supervised.py PROGRAM SUPERVISOR [--seconds S] [--every S] [--steps N] [--seed S] [-- LAUNCHER...]: train_gpt under
-examples/train_gpt/supervise.py, whose processes are killed at random moments. It comes to its end with the losses and the
+scripts/supervise.py, whose processes are killed at random moments. It comes to its end with the losses and the
 hashes of every step of the run that nobody kills. Without a launcher the ranks are threads of the process that is killed; with
 one, one process of the job."""
 import argparse

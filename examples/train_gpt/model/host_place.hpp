@@ -9,7 +9,7 @@
 
 #include <cblas.h>
 
-#include "blas.hpp"
+#include "../../common/openblas.hpp"
 #include "matrix.hpp"
 #include "place.hpp"
 
@@ -50,7 +50,7 @@ void matmul(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A
     const auto extent = [](std::size_t n) { return static_cast<blasint>(n); };
     const auto side = [](Order order) { return order == Order::transposed ? CblasTrans : CblasNoTrans; };
     const A beta = into == Into::add ? A{1} : A{0};
-    blas();  // its kernel is chosen before the first product
+    program::blas();  // its kernel is chosen before the first product
     if constexpr (std::same_as<A, double>) {
         cblas_dgemm(CblasRowMajor, side(a.order), side(b.order), extent(a.rows), extent(b.columns), extent(a.columns),
                     scale, a.data, extent(a.stride), b.data, extent(b.stride), beta, result.data,

@@ -202,9 +202,6 @@ void add_host_outputs(program::Flags& flags, Options& o) {
                 throw InputError("--record '", o.record, "': expected a folder that exists before the prefix");
             }
         });
-    flags.add_switch("--stragglers",
-                     "say how long the ranks let each other wait, in which of the last 100 steps, for what; the "
-                     "measured memory has the calls that are kept for it");
     flags.add("--slow", "RANK:SECONDS", "let a rank sleep so long before each step, to see what is told of it",
               [&o](Word flag, Word given) {
                   const std::size_t colon = std::min(given.find(':'), given.size() - 1);
@@ -239,7 +236,7 @@ void validate_replay(const program::Flags& flags, Options& o) {
     }
     if (o.mesh.dp != 1) { throw InputError("--replay with --mesh ", o.mesh.describe(), ": expected dp = 1"); }
     for (const char* const flag : {"--json", "--plot", "--schedule-out", "--trace", "--save", "--sample", "--release",
-                                   "--schedule", "--verify-every", "--stragglers", "--slow"}) {
+                                   "--schedule", "--verify-every", "--slow"}) {
         if (flags.is_given(flag)) {
             throw InputError("--replay with ", flag, ": expected a slice alone, and no step");
         }
@@ -310,7 +307,6 @@ void complete(const program::Flags& flags, Options& o, std::size_t processes) {
     require_beside(flags, "--save-every", "--save", !o.save.empty());
     require_beside(flags, "--keep", "--save", !o.save.empty());
     require_beside(flags, "--names", "--save or --init", !o.save.empty() || !o.init.empty());
-    o.stragglers = flags.is_given("--stragglers");
     validate_replay(flags, o);
     validate_files(o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;

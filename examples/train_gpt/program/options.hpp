@@ -106,9 +106,8 @@ struct Options {
     std::size_t verify_every = 0;       // steps; 0: never
     std::optional<std::size_t> replay;  // slice of the step that comes next, to be computed alone
     std::size_t sample = 0;
-    double deadline = 0;  // seconds; 0: the engine's own
-    std::string record;   // prefix of files; empty: none
-    bool stragglers = false;
+    double deadline = 0;        // seconds; 0: the engine's own
+    std::string record;         // prefix of files; empty: none
     std::size_t slow_rank = 0;  // sleeps before each step
     double slow_seconds = 0;
     std::string save;            // folders; empty: not asked for

@@ -8,8 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#include "../../who_is_missing/stragglers.hpp"
-
 namespace train_gpt {
 
 /// Calls of one verb over one set of axes in one step of one rank.
@@ -74,10 +72,9 @@ struct Results {
     std::uint64_t hash = 0;                    // of all parameters and masters, with --slices
     std::string replayed;                      // what --replay prints; empty: steps were trained
     std::string sample;
-    flight_records::Stragglers stragglers;  // where asked for
-    std::string trace;                      // of the last step, where asked for and a schedule was followed
-    int signal = 0;                         // that ended the run before its last step
-    std::string saved;                      // the newest step's folder
+    std::string trace;  // of the last step, where asked for and a schedule was followed
+    int signal = 0;     // that ended the run before its last step
+    std::string saved;  // the newest step's folder
 };
 
 }  // namespace train_gpt

@@ -25,7 +25,6 @@
 #include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"
 #include "../model/host_place.hpp"
-#include "kept_calls.hpp"
 #include "optimizer.hpp"
 #include "run_on_engine.hpp"
 #include "sharded_model.hpp"
@@ -140,7 +139,6 @@ class RankSteps {
             trainer_.keep_losses(s);
             const double loss = trainer_.losses(s, 1).front();
             const auto grad_norm = trainer_.grad_norm();
-            if (job_.options.stragglers) { calls_.keep(context_.recent_calls()); }
             require_finite(s, loss, grad_norm, job_);
             if (s - first >= warm_up) {
                 allocations_ += counted_.allocations() - before;
@@ -197,10 +195,6 @@ class RankSteps {
         const TimedSteps timed = mean_times();
         std::string trace = traces() ? trainer_.trace(*job_.chosen.schedule, together_) : std::string();
         const std::uint64_t peak = sk::all_reduce_value(context_, own_peak, sk::ReduceOp::max);
-        if (job_.options.stragglers) {
-            const auto records = gather_records(context_, calls_.kept());
-            if (reports()) { results_.stragglers = flight_records::find_stragglers(records); }
-        }
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;
         results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
@@ -264,7 +258,6 @@ class RankSteps {
     std::uint64_t steady_ = 0;  // steps, in which they were made
     MultiplyAdds multiply_adds_before_;
     TimedSteps timed_;  // sums
-    KeptCalls calls_;
 };
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.

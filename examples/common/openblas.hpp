@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace train_gpt {
+namespace program {
 
 /// The instructions of a processor, or those that a kernel of OpenBLAS is made of. Of one architecture, each has
 /// those before it.
@@ -47,4 +47,4 @@ struct Blas {
 /// for Intel's processors of model 176 and up (https://github.com/OpenMathLib/OpenBLAS/issues/4267).
 const Blas& blas();
 
-}  // namespace train_gpt
+}  // namespace program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "blas.hpp"
+#include "openblas.hpp"
 
 #include <strings.h>
 
@@ -14,7 +14,7 @@
 #include <sys/auxv.h>
 #endif
 
-namespace train_gpt {
+namespace program {
 
 namespace {
 
@@ -139,4 +139,4 @@ const Blas& blas() {
     return found;
 }
 
-}  // namespace train_gpt
+}  // namespace program
