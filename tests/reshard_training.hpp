@@ -131,7 +131,7 @@ struct WithMuon {
     sk::Model<AveragePrecision> averages;
     sk::Muon<typename Layer::Precision> optimizer;
     sk::rules::MatrixOptimizer<row_rule::RowRule, sk::DefaultPrecision<float>> row_optimizer;
-    sk::MovingAverage<AveragePrecision, typename Layer::Precision> average;
+    sk::MovingAverage average;
     sk::LossScale loss_scale;
     std::vector<std::uint8_t> blob{9};
     sk::checkpoint::State state;

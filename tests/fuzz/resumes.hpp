@@ -213,7 +213,7 @@ struct Training {
     sk::Model<> model;
     std::vector<std::unique_ptr<sk::Optimizer>> parts;
     std::unique_ptr<sk::CombinedOptimizer> combined;
-    std::optional<sk::MovingAverage<P>> moving;
+    std::optional<sk::MovingAverage> moving;
 
   private:
     static std::vector<Layer> make(sk::Context& context, const Side& of, bool averages) {

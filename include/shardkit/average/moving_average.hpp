@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
-#include <string>
-#include <type_traits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/element.hpp>
@@ -19,8 +21,12 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
+#include <shardkit/memory/stored_elements.hpp>
+#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/rank/engine_table.hpp>
-#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/host_conversions.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::rules {
@@ -47,24 +53,20 @@ struct MovingAverageUpdate {
 
 }  // namespace shardkit::rules
 
-namespace shardkit {
+namespace shardkit::detail {
 
-namespace detail {
+/// A moving average's part of its updates.
+struct MovingAverageRule {
+    template <class A>
+    using Update = rules::MovingAverageUpdate<A>;
+    static constexpr std::array<std::string_view, 0> state_names{};
+};
 
 /// What updates of moving averages read, in the engine's memory.
 struct MovingAverageNumbers {
-    rules::MovingAverageUpdate<float> in_float{};
-    rules::MovingAverageUpdate<double> in_double{};
+    AnyRuleUpdate in_float;
+    AnyRuleUpdate in_double;
     std::uint32_t skip = 0;  ///< no update is left out
-
-    template <class A>
-    const rules::MovingAverageUpdate<A>* update() const noexcept {
-        if constexpr (std::same_as<A, float>) {
-            return &in_float;
-        } else {
-            return &in_double;
-        }
-    }
 };
 /// Sets them in a stream's order. Run once.
 struct SetMovingAverage {
@@ -72,14 +74,19 @@ struct SetMovingAverage {
     MovingAverageNumbers* to;
 
     constexpr void operator()() const {
-        to->in_float = {static_cast<float>(decay), static_cast<float>(1 - decay)};
-        to->in_double = {decay, 1 - decay};
+        set<float>(to->in_float);
+        set<double>(to->in_double);
+    }
+
+  private:
+    template <class A>
+    constexpr void set(AnyRuleUpdate& update) const {
+        const rules::MovingAverageUpdate<A> made{static_cast<A>(decay), static_cast<A>(1 - decay)};
+        std::memcpy(update.bytes, &made, sizeof made);
     }
 };
 
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail
 
 namespace shardkit SHARDKIT_BUILD {
 
@@ -93,25 +100,34 @@ namespace shardkit SHARDKIT_BUILD {
 /// Group i of the one is the average of group i of the other. Both models' groups outlive it.
 /// Memory:  a number for each group. That of the averages is their groups'
 /// Cost:    of an update: local work, 12 bytes moved per fp32 element that the rank updates; no communication
-template <class AverageType, class PrecisionType = AverageType>
 class MovingAverage {
   public:
     /// Copies the model's weights, where no load has read the average's: make it once they have their values, before
     /// a load of both or behind it.
-    /// @throws std::invalid_argument, with both groups, where a rank does not update the same elements of the two;
-    ///         where the average is not frozen, is in 16 bits, or a load has read some of a group's weights only;
-    ///         UsageError as update
-    MovingAverage(const Model<AverageType>& average, const Model<PrecisionType>& of,
-                  SourceLocation where = SourceLocation::current())
+    /// @throws std::invalid_argument, with both groups, where a rank does not update the same elements of the two, or
+    ///         one in fp32 and the other in fp64; where the average is not frozen, is in 16 bits, or a load has read
+    ///         some of a group's weights only; UsageError as update
+    MovingAverage(const Groups& average, const Groups& of, SourceLocation where = SourceLocation::current())
         : average_(average), of_(of) {
         detail::List<rules::UpdateRange> ranges;
-        for_each_pair([&](auto& to, auto& from) { ranges.push_back(check(to, from, where)); }, where);
+        for_each_pair(
+            [&](Group& to, Group& from) {
+                check(to, from, where);
+                ranges.push_back({0, to.geometry().updated.size()});
+            },
+            where);
         auto& context = of.context(where);
         context.require_same("MovingAverage", average.context(where), "average", where);
         ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
         numbers_ = {context, detail::MovingAverageNumbers{}};
         detail::List<char> begun;
-        for_each_pair([&](auto& to, auto& /*from*/) { begun.push_back(was_loaded(to, where) ? 1 : 0); }, where);
+        std::size_t number = 0;
+        for_each_pair(
+            [&](Group& to, Group& from) {
+                begun.push_back(was_loaded(to, where) ? 1 : 0);
+                require_launch(work(to, Elements(from), number++), to, from, where);
+            },
+            where);
         update_where(begun, 0, where);
     }
 
@@ -132,28 +148,26 @@ class MovingAverage {
     }
 
   private:
-    template <class P>
-    using StateOf = detail::GroupState<P>;
+    using Group = detail::Group;
 
-    /// f(average's state, the model's) for every pair of groups.
+    /// f(average's group, the model's) for every pair of groups.
     template <class F>
     void for_each_pair(const F& f, SourceLocation where) {
-        std::vector<detail::Group*> sources;
-        for (detail::Group& group : detail::Access::each(of_, where)) { sources.push_back(&group); }
+        std::vector<Group*> sources;
+        for (Group& group : detail::Access::each(of_, where)) { sources.push_back(&group); }
         if (sources.size() != average_.size()) {
             throw_invalid_argument(where, "MovingAverage: the average has ", average_.size(), " groups, the model ",
                                    sources.size(), "; expected one for each");
         }
         std::size_t next = 0;
-        average_.for_each_state([&](auto& to) { of_.with_state(*sources[next++], [&](auto& from) { f(to, from); }); },
-                                where);
+        for (Group& to : detail::Access::each(average_, where)) { f(to, *sources[next++]); }
     }
 
     /// Updates the groups that are not `left`, all where that is empty.
     void update_where(const detail::List<char>& left, double decay, SourceLocation where) {
         detail::List<Loads> loads;
         for_each_pair(
-            [&](auto& to, auto& from) {
+            [&](Group& to, Group& from) {
                 to.require_whole("the update of a moving average", where);
                 from.require_whole("the update of a moving average", where);
                 for (std::size_t p = 0; p < to.geometry().parameters.size(); ++p) {
@@ -174,7 +188,7 @@ class MovingAverage {
         }
         std::size_t number = 0;
         for_each_pair(
-            [&](auto& to, auto& from) {
+            [&](Group& to, Group& from) {
                 if (left.empty() || left[number] == 0) { run(to, from, number); }
                 ++number;
             },
@@ -185,8 +199,7 @@ class MovingAverage {
         std::uint64_t average = 0;
         std::uint64_t weights = 0;
     };
-    template <class To, class From>
-    void require_loaded_together(To& to, From& from, std::size_t p, const detail::List<Loads>& now,
+    void require_loaded_together(const Group& to, const Group& from, std::size_t p, const detail::List<Loads>& now,
                                  SourceLocation where) const {
         const Loads& before = loads_[now.size() - 1];
         if (now.back().weights == before.weights || now.back().average != before.average) { return; }
@@ -197,8 +210,7 @@ class MovingAverage {
                           "made behind the load, or update(0), which copies");
     }
     /// Whether a load has read the weights of a group of averages.
-    template <class To>
-    static bool was_loaded(To& to, SourceLocation where) {
+    static bool was_loaded(const Group& to, SourceLocation where) {
         const auto& parameters = to.geometry().parameters;
         std::size_t loaded = 0;
         for (std::size_t p = 0; p < parameters.size(); ++p) { loaded += to.loads(p) > 0 ? 1U : 0U; }
@@ -208,8 +220,7 @@ class MovingAverage {
                                "', of which the others have no average: expected all or none");
     }
 
-    template <class To, class From>
-    static rules::UpdateRange check(To& to, From& from, SourceLocation where) {
+    static void check(Group& to, Group& from, SourceLocation where) {
         const detail::GroupGeometry& a = to.geometry();
         const detail::GroupGeometry& b = from.geometry();
         bool same = a.parameters.size() == b.parameters.size() && a.updated == b.updated;
@@ -225,7 +236,7 @@ class MovingAverage {
                                    "Precision with as narrow an element");
         }
         for (const PlacedParameter& p : a.parameters) {
-            if (p.frozen || To::Precision::gathers_codes) { continue; }  // of codes none can be frozen whole
+            if (p.frozen || a.sizes.codes.gathered) { continue; }  // of codes none can be frozen whole
             throw_invalid_argument(where, "MovingAverage: '", a.path, ".", p.name,
                                    "' is not frozen, and its group would hold gradients of an average; expected "
                                    "Options::frozen with all parameters");
@@ -239,43 +250,88 @@ class MovingAverage {
             throw_invalid_argument(where, "MovingAverage: '", a.path,
                                    "' splits its masters, expected MasterWeights::kept for the average");
         }
-        to.show_updated([&](auto values) {
-            if constexpr (sizeof(typename decltype(values)::value_type) < sizeof(float)) {
-                throw_invalid_argument(where, "MovingAverage: '", a.path, "' keeps averages in ",
-                                       name(element_type_of<typename decltype(values)::value_type>),
-                                       ", in which what an update adds is lost; expected fp32 elements or masters");
-            }
-        });
-        return {0, a.updated.size()};
+        const Elements averages(to);
+        const Elements values(from);
+        if (size_of(averages.stored.type()) < sizeof(float)) {
+            throw_invalid_argument(where, "MovingAverage: '", a.path, "' keeps averages in ",
+                                   name(averages.stored.type()),
+                                   ", in which what an update adds is lost; expected fp32 elements or masters");
+        }
+        if (averages.types.arithmetic != values.types.arithmetic) {
+            throw_invalid_argument(where, "MovingAverage: '", a.path, "' is updated in ",
+                                   name(averages.types.arithmetic), ", and '", b.path, "' in ",
+                                   name(values.types.arithmetic), "; expected masters of one arithmetic type");
+        }
     }
-    template <class To, class From>
-    void run(To& to, From& from, std::size_t number) const {
-        using Gather = typename To::Precision::Gather;
+
+    /// The elements that a rank updates of a group, in memory `joined` where it splits its masters.
+    struct Elements {
+        detail::StoredElements stored;
+        detail::HostConversions::Updated types{};
+
+        explicit Elements(Group& group, float* joined = nullptr) {
+            const detail::HostConversions& conversions = group.elements().on_host;
+            if (group.geometry().keeps_master()) {
+                stored = group.parameters().master();
+                types = conversions.masters;
+            } else if (group.geometry().splits_master()) {
+                stored = {joined, group.geometry().updated.size(), ElementType::fp32};
+                types.arithmetic = ElementType::fp32;
+            } else {
+                stored = group.parameters().gather_source();
+                types = conversions.stored;
+            }
+        }
+    };
+
+    detail::AnyUpdateWork work(Group& to, const Elements& from, std::size_t number) const {
+        const Elements averages(to);
+        const bool kept = to.geometry().keeps_master();
+        const detail::MovingAverageNumbers* const numbers = numbers_.data();
+        const bool in_double = averages.types.arithmetic == ElementType::fp64;
+        return {
+            .rule = &detail::updates_of<detail::MovingAverageRule, host::AnyKernels::Loops>,
+            .conversions = &to.elements().on_host,
+            .load_gradients = from.types.load,
+            .ranges = ranges_.span().subspan(number, 1),
+            .updates = in_double ? &numbers->in_double : &numbers->in_float,
+            .skip = &numbers->skip,
+            .count = averages.stored.size(),
+            .arithmetic = averages.types.arithmetic,
+            .updated = averages.stored.type(),
+            .gathers = to.elements().gather,
+            .gradients = from.stored.type(),
+            .codes = to.geometry().sizes.codes,
+            .master = averages.stored.data(),
+            .gathered = kept ? to.parameters().gather_source().data() : nullptr,
+            .gradient = from.stored.data(),
+            .scales = kept ? to.parameters().updated_scales().data() : nullptr,
+        };
+    }
+    static void require_launch(const detail::AnyUpdateWork& average, const Group& to, const Group& from,
+                               SourceLocation where) {
+        if (detail::host_reads(to.context().compute_stream()) || average.rule->launches(average)) { return; }
+        throw_usage_error(where, "MovingAverage: no file of this program launches the average of '", from.path(),
+                          "' in '", to.path(), "', of ", name(average.gradients), " in ", name(average.updated), " (",
+                          name(average.gathers),
+                          " gathered), on a device: expected a shardkit::nccl::AverageKernelsFor of both groups' "
+                          "Precisions, instantiated in a file that nvcc compiles");
+    }
+    void run(Group& to, Group& from, std::size_t number) const {
         const auto stream = to.context().compute_stream();
-        from.show_updated([&](auto values) {
-            using Value = typename decltype(values)::value_type;
-            to.show_updated([&](auto averages) {
-                using Average = typename decltype(averages)::value_type;
-                if constexpr (sizeof(Average) >= sizeof(float)) {
-                    rules::UpdateSpans<Average, Gather, Value, 0> spans;
-                    spans.master = averages;
-                    if constexpr (!std::is_same_v<Average, Gather>) {
-                        spans.gathered = to.parameters().gather_source();
-                    }
-                    spans.scales = to.parameters().updated_scales();
-                    spans.gradient = values;
-                    const std::span<const rules::UpdateRange> ranges(ranges_.data() + number, 1);
-                    host::AnyKernels::update(stream, ranges, numbers_.data()->template update<Arithmetic<Average>>(),
-                                             &numbers_.data()->skip, spans);
-                }
-            });
-        });
+        if (from.geometry().splits_master()) {
+            const auto joined = from.join_masters();
+            work(to, Elements(from, joined.data()), number).give(stream);
+            stream.settle();
+        } else {
+            work(to, Elements(from), number).give(stream);
+        }
         to.parameters().end_update(stream.record(), to.parameters().capture());
         to.statements().add_update(detail::statement_hash(3, std::bit_cast<std::uint64_t>(decay_)), hash_of(stated_));
     }
 
-    Model<AverageType> average_;
-    Model<PrecisionType> of_;
+    Groups average_;
+    Groups of_;
     detail::EngineTable<rules::UpdateRange> ranges_;  // of each group
     detail::EngineTable<detail::MovingAverageNumbers> numbers_;
     detail::List<Loads> loads_;  // of each parameter, when it was last updated

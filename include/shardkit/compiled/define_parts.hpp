@@ -57,9 +57,9 @@ GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
 
 MovingAverage* make_moving_average(const Groups& average, const Groups& of, SourceLocation where) {
     struct Made final : MovingAverage {
-        Made(const GroupsOf& to, const GroupsOf& from, SourceLocation at) : core(to.model(), from.model(), at) {}
+        Made(const GroupsOf& to, const GroupsOf& from, SourceLocation at) : core(to.core, from.core, at) {}
         void update(double decay, SourceLocation at) override { core.update(decay, at); }
-        shardkit::MovingAverage<AllPrecisions> core;
+        shardkit::MovingAverage core;
     };
     return new Made(core_of(average), core_of(of), where);
 }

@@ -7,11 +7,9 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// A moving average of a model's weights (EMA), in a second set of groups: see average/moving_average.hpp.
-template <class AverageType, class PrecisionType = AverageType>
 class MovingAverage {
   public:
-    MovingAverage(const Model<AverageType>& average, const Model<PrecisionType>& of,
-                  SourceLocation where = SourceLocation::current())
+    MovingAverage(const Groups& average, const Groups& of, SourceLocation where = SourceLocation::current())
         : average_(compiled::make_moving_average(average.core(where), of.core(where), where)) {}
     /// @throws UsageError when it was moved from
     void update(double decay, SourceLocation where = SourceLocation::current()) {

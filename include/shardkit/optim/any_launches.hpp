@@ -90,9 +90,7 @@ class AnyLaunches {
     }
     static void run_alone(const Listed& each, const Stream& stream, const AnyRuleUpdate* updates,
                           const std::uint32_t* skip) {
-        const AnyUpdateWork update = work(each, updates, skip);
-        if (stream.on_device()) { return give(stream, {.work = &update}); }
-        stream.submit(update);  // of the host's, where no kernel of a device's is made of it
+        work(each, updates, skip).give(stream);
     }
     static void give(const Stream& stream, const DeviceUpdates& updates) {
         updates.work->rule->give(stream, updates);

@@ -84,6 +84,7 @@ std::vector<std::pair<std::string, std::string>> statements_of(const typename Ru
 }
 
 class RuleFunctions;
+class UpdateFunctions;
 
 }  // namespace shardkit::detail
 
@@ -119,8 +120,9 @@ struct alignas(AnyRuleUpdate::most_bytes) KnownRuleUpdate : Update {
 /// The update of a group's elements with a rule that is a value, to be run in a stream's order: rules::UpdateSpans
 /// whose element types are values.
 struct AnyUpdateWork {
-    const RuleFunctions* rule;
+    const UpdateFunctions* rule;
     const HostConversions* conversions;
+    HostConversions::Convert load_gradients;  ///< as one of those
     std::span<const rules::UpdateRange> ranges;
     const AnyRuleUpdate* updates;
     const std::uint32_t* skip;
@@ -129,20 +131,22 @@ struct AnyUpdateWork {
     ElementType updated;     ///< the type of `master`
     ElementType gathers;     ///< of `gathered`
     ElementType gradients;
-    CodeSizes codes;  ///< where `gathered` are codes
-    bool rounds;      ///< masters stochastically
+    CodeSizes codes{};    ///< where `gathered` are codes
+    bool rounds = false;  ///< masters stochastically
     void* master;
-    void* gathered;  ///< null where the master itself is that
-    const void* gradient;
-    std::uint16_t* rest;  ///< null where that is all there is
-    float* scales;
-    std::uint64_t seed;
-    std::uint64_t state_seed;
-    const std::uint64_t* steps;
-    const AnyStateSpan* states;
-    std::size_t state_count;
+    void* gathered = nullptr;  ///< null where the master itself is that
+    const void* gradient = nullptr;
+    std::uint16_t* rest = nullptr;  ///< null where that is all there is
+    float* scales = nullptr;
+    std::uint64_t seed = 0;
+    std::uint64_t state_seed = 0;
+    const std::uint64_t* steps = nullptr;
+    const AnyStateSpan* states = nullptr;
+    std::size_t state_count = 0;
 
     void operator()() const;
+    /// Gives it to a stream of the host or of a device.
+    void give(const AnyStream& stream) const;
     /// Returns whether its elements are of an UpdateTypes.
     template <class Types>
     bool is_of() const noexcept {
@@ -198,8 +202,23 @@ struct ElementsToUpdate {
     std::uint64_t element;  ///< the number of the first one, which no mesh changes
 };
 
+/// What a rule does with elements.
+class UpdateFunctions {
+  public:
+    /// Updates elements, with the states that the work has of them.
+    virtual void update(const AnyUpdateWork& work, const AnyRuleUpdate& update,
+                        const ElementsToUpdate& elements) const = 0;
+    /// Whether a file of the program launches its updates of such elements on a device.
+    virtual bool launches(const AnyUpdateWork& work) const = 0;
+    /// Gives them to a device's stream.
+    virtual void give(const AnyStream& stream, const DeviceUpdates& updates) const = 0;
+
+  protected:
+    ~UpdateFunctions() = default;
+};
+
 /// The functions of a rule, to whom knows no more of it.
-class RuleFunctions {
+class RuleFunctions : public UpdateFunctions {
   public:
     virtual std::string name(const AnyOptions& options) const = 0;
     virtual StateKind states() const = 0;
@@ -216,17 +235,10 @@ class RuleFunctions {
     /// Counts a step, in which the learning rate is that of `own`, and makes its update.
     virtual void begin(AnyProgress& progress, const ChosenOptions<AnyOptions>& given,
                        const ChosenOptions<AnyOptions>& own, double scale, AnyRuleUpdate& update) const = 0;
-    /// Updates elements, with the states that the work has of them.
-    virtual void update(const AnyUpdateWork& work, const AnyRuleUpdate& update,
-                        const ElementsToUpdate& elements) const = 0;
 
     /// Gives a device's stream what `begin` does for some groups, behind `first` unless that is null.
     virtual void begin(const AnyStream& stream, const BeginStep* first, std::uint64_t groups,
                        const BeginUpdates<AnyRule, float>& work) const = 0;
-    /// Whether a file of the program launches its updates of such elements on a device.
-    virtual bool launches(const AnyUpdateWork& work) const = 0;
-    /// Gives them to a device's stream.
-    virtual void give(const AnyStream& stream, const DeviceUpdates& updates) const = 0;
 
   protected:
     ~RuleFunctions() = default;
@@ -272,7 +284,7 @@ class HostUpdate {
         const AnyRuleUpdate& update = work_.updates[range.update];
         const bool gathers = work_.gathered != nullptr && to_.gather != nullptr;
         const bool rounds = updated_.round != nullptr && work_.rounds && work_.rest == nullptr;
-        const bool whole = !gathers && updated_.load == nullptr && to_.load_sums == nullptr;
+        const bool whole = !gathers && updated_.load == nullptr && work_.load_gradients == nullptr;
         const std::size_t most = whole ? range.end - range.begin : block;
         alignas(64) std::byte masters[block_bytes];
         alignas(64) std::byte gradients[block_bytes];
@@ -281,8 +293,8 @@ class HostUpdate {
             ElementsToUpdate part{at(work_.master, work_.updated, begin), at(work_.gradient, work_.gradients, begin),
                                   begin, count, range.element + (begin - range.begin)};
             void* const stored = part.masters;
-            if (to_.load_sums != nullptr) {
-                to_.load_sums(part.gradients, gradients, count);
+            if (work_.load_gradients != nullptr) {
+                work_.load_gradients(part.gradients, gradients, count);
                 part.gradients = gradients;
             }
             if (work_.rest != nullptr) {
@@ -309,6 +321,10 @@ class HostUpdate {
     const HostConversions::Updated& updated_;
 };
 inline void AnyUpdateWork::operator()() const { HostUpdate{*this}(); }
+inline void AnyUpdateWork::give(const AnyStream& stream) const {
+    if (stream.on_device()) { return rule->give(stream, {.work = this}); }
+    stream.submit(*this);  // of the host's, where no kernel of a device's is made of it
+}
 
 }  // namespace shardkit::detail
 

@@ -42,6 +42,7 @@ inline AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule>& each, const AnyRu
     return {
         .rule = each.group->beginning().rule,
         .conversions = &each.state->elements().on_host,
+        .load_gradients = each.state->elements().on_host.load_sums,
         .ranges = each.group->ranges(),
         .updates = updates,
         .skip = skip,
@@ -54,7 +55,6 @@ inline AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule>& each, const AnyRu
         .rounds = rounding.has_value(),
         .master = master.data(),
         .gathered = keeps_master ? gathered.data() : nullptr,
-        .gradient = nullptr,
         .rest = parameters.rest().data(),
         .scales = keeps_master ? parameters.updated_scales().data() : nullptr,
         .seed = rounding ? rounding->seed : 0,
@@ -71,8 +71,9 @@ class PieceUpdate {
 
   public:
     /// @param ranges  all of the group, each counted from the first element of its piece
-    PieceUpdate(const AnyUpdateWork& whole, const OffloadPiece& piece, std::span<const rules::UpdateRange> ranges)
-        : work_(whole), format_(whole.rule->states().format) {
+    PieceUpdate(const AnyUpdateWork& whole, StateFormat format, const OffloadPiece& piece,
+                std::span<const rules::UpdateRange> ranges)
+        : work_(whole), format_(format) {
         const std::size_t begin = piece.elements.begin;
         work_.ranges = ranges.subspan(piece.ranges.begin, piece.ranges.size());
         work_.count = piece.elements.size();
@@ -124,10 +125,7 @@ class PieceUpdate {
     /// Makes the update on the host.
     void operator()() const { work()(); }
     /// Gives it to a device's stream.
-    void give(const AnyStream& stream) const {
-        const AnyUpdateWork update = work();
-        update.rule->give(stream, {.work = &update});
-    }
+    void give(const AnyStream& stream) const { work().give(stream); }
 
   private:
     struct Buffer {
@@ -168,7 +166,7 @@ class PieceUpdates {
     IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
     static PieceUpdate piece_of(const Listed& each, const AnyUpdateWork& whole, std::size_t piece,
                                 std::span<const rules::UpdateRange> ranges) {
-        return PieceUpdate(whole, each.group->pieces()[piece], ranges);
+        return PieceUpdate(whole, each.group->beginning().rule->states().format, each.group->pieces()[piece], ranges);
     }
 
     Context& context_;

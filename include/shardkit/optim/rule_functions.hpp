@@ -19,6 +19,7 @@
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/options.hpp>
@@ -93,6 +94,11 @@ bool with_state_count(std::index_sequence<N...> /*counts*/, std::size_t count, c
 }
 template <class Rule>
 using StateCounts = std::make_index_sequence<Rule::state_names.size() + 1>;
+/// Whether several groups are updated in one launch: with an optimizer of elements.
+template <class Rule>
+inline constexpr bool updates_in_batches = updates_alone<Rule>&& requires {
+    typename Rule::Options;
+};
 
 }  // namespace shardkit::detail
 
@@ -111,22 +117,26 @@ struct RuleUpdates {
         const auto give = [&](auto n) {
             const auto spans = work.template spans<Types, n, typename of::StorageOf<Rule>::type>();
             const auto* const updates = reinterpret_cast<const Update*>(work.updates);
-            using Entry = decltype(Kernels::update_entry(work.ranges, updates, work.skip, spans));
-            if (given.entry != nullptr) {
-                Entry made = Kernels::update_entry(work.ranges, updates, work.skip, spans);
-                made.end += given.entry->end;
-                given.entry->end = made.end;
-                const auto* const bytes = reinterpret_cast<const std::byte*>(&made);
-                given.entry->bytes.append(bytes, bytes + sizeof made);
-            } else if (!given.entries.entries.empty()) {
-                const auto& all = given.entries.entries;
-                Kernels::update_batch(stream, LaunchBatch<Entry>{{reinterpret_cast<const Entry*>(all.data()),
-                                                                  all.size() / sizeof(Entry)},
-                                                                 given.entries.begin,
-                                                                 given.entries.end});
-            } else {
-                Kernels::update(stream, work.ranges, updates, work.skip, spans);
+            if constexpr (of::updates_in_batches<Rule>) {
+                using Entry = decltype(Kernels::update_entry(work.ranges, updates, work.skip, spans));
+                if (given.entry != nullptr) {
+                    Entry made = Kernels::update_entry(work.ranges, updates, work.skip, spans);
+                    made.end += given.entry->end;
+                    given.entry->end = made.end;
+                    const auto* const bytes = reinterpret_cast<const std::byte*>(&made);
+                    given.entry->bytes.append(bytes, bytes + sizeof made);
+                    return;
+                }
+                if (!given.entries.entries.empty()) {
+                    const auto& all = given.entries.entries;
+                    return Kernels::update_batch(
+                        stream,
+                        LaunchBatch<Entry>{{reinterpret_cast<const Entry*>(all.data()), all.size() / sizeof(Entry)},
+                                           given.entries.begin,
+                                           given.entries.end});
+                }
             }
+            Kernels::update(stream, work.ranges, updates, work.skip, spans);
         };
         if (!of::with_state_count<Update, typename Types::A>(of::StateCounts<Rule>{}, work.state_count, give)) {
             of::refuse_update();
@@ -181,14 +191,67 @@ struct shardkit::engine::DeviceLaunchIs<shardkit::engine::RuleUpdates<Rule, Type
 
 namespace shardkit::detail {
 
-/// Those of a rule. `Loops` has the update of elements, for the target that the file is compiled for.
-template <class Rule, class Loops>
-class FunctionsOf final : public RuleFunctions {
-    using Options = typename Rule::Options;
-    using Progress = typename Rule::Progress;
+/// What a rule does with elements, as functions of a `Base`. `Loops` has the update of elements, for the target that
+/// the file is compiled for.
+template <class Rule, class Loops, class Base>
+class UpdatesOf : public Base {
     using Storage = typename StorageOf<Rule>::type;
     template <class A>
     using Update = typename Rule::template Update<A>;
+
+  public:
+    void update(const AnyUpdateWork& work, const AnyRuleUpdate& update,
+                const ElementsToUpdate& elements) const final {
+        if constexpr (Storage::format == StateFormat::full) {
+            if (work.arithmetic == ElementType::fp64) { return update_in<double>(work, update, elements); }
+        }
+        if (work.arithmetic != ElementType::fp32) { refuse_update(); }
+        update_in<float>(work, update, elements);
+    }
+    bool launches(const AnyUpdateWork& work) const final { return launch_of(work) != nullptr; }
+    void give(const AnyStream& stream, const DeviceUpdates& updates) const final {
+        const RuleLaunch<Rule>* const launch = launch_of(*updates.work);
+        if (launch == nullptr) { refuse_update(); }
+        launch->run(stream, updates);
+    }
+
+  private:
+    template <class A>
+    static void update_in(const AnyUpdateWork& work, const AnyRuleUpdate& update, const ElementsToUpdate& elements) {
+        const auto with = [&](auto n) {
+            rules::UpdateSpans<A, A, A, n, Storage> spans{};
+            spans.master = {static_cast<A*>(elements.masters), elements.count};
+            spans.gradient = {static_cast<const A*>(elements.gradients), elements.count};
+            std::size_t number = 0;
+            for (auto& state : spans.states) {
+                state = work.states[number++]
+                            .template as<typename decltype(spans)::StateStorage, A>(work.count)
+                            .subspan(elements.begin, elements.count);
+            }
+            spans.state_draws = {work.state_seed, work.steps, elements.element};
+            Loops::update(*reinterpret_cast<const Update<A>*>(update.bytes), spans);
+        };
+        if (!with_state_count<Update<A>, A>(StateCounts<Rule>{}, work.state_count, with)) { refuse_update(); }
+    }
+    static const RuleLaunch<Rule>* launch_of(const AnyUpdateWork& work) {
+        const RuleLaunch<Rule>* launch = rule_launches<Rule>;
+        while (launch != nullptr && !launch->is_of(work)) { launch = launch->next; }
+        return launch;
+    }
+
+  protected:
+    ~UpdatesOf() = default;
+};
+template <class Rule, class Loops>
+class UpdatesAlone final : public UpdatesOf<Rule, Loops, UpdateFunctions> {};
+template <class Rule, class Loops>
+inline constexpr UpdatesAlone<Rule, Loops> updates_of{};
+
+/// Those of a rule.
+template <class Rule, class Loops>
+class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
+    using Options = typename Rule::Options;
+    using Progress = typename Rule::Progress;
 
     std::string name(const AnyOptions& options) const override { return name_of_rule<Rule>(options.as<Options>()); }
     StateKind states() const override { return state_kind<Rule>({}); }
@@ -222,43 +285,6 @@ class FunctionsOf final : public RuleFunctions {
     void begin(const AnyStream& stream, const BeginStep* first, std::uint64_t groups,
                const BeginUpdates<AnyRule, float>& work) const override {
         Loops::give_works(stream, first, groups, BeginUpdatesAs<Rule>{work.by<BeginsAs<Rule>>()});
-    }
-
-    void update(const AnyUpdateWork& work, const AnyRuleUpdate& update,
-                const ElementsToUpdate& elements) const override {
-        if constexpr (Storage::format == StateFormat::full) {
-            if (work.arithmetic == ElementType::fp64) { return update_in<double>(work, update, elements); }
-        }
-        if (work.arithmetic != ElementType::fp32) { refuse_update(); }
-        update_in<float>(work, update, elements);
-    }
-    template <class A>
-    static void update_in(const AnyUpdateWork& work, const AnyRuleUpdate& update, const ElementsToUpdate& elements) {
-        const auto with = [&](auto n) {
-            rules::UpdateSpans<A, A, A, n, Storage> spans{};
-            spans.master = {static_cast<A*>(elements.masters), elements.count};
-            spans.gradient = {static_cast<const A*>(elements.gradients), elements.count};
-            std::size_t number = 0;
-            for (auto& state : spans.states) {
-                state = work.states[number++]
-                            .template as<typename decltype(spans)::StateStorage, A>(work.count)
-                            .subspan(elements.begin, elements.count);
-            }
-            spans.state_draws = {work.state_seed, work.steps, elements.element};
-            Loops::update(*reinterpret_cast<const Update<A>*>(update.bytes), spans);
-        };
-        if (!with_state_count<Update<A>, A>(StateCounts<Rule>{}, work.state_count, with)) { refuse_update(); }
-    }
-    bool launches(const AnyUpdateWork& work) const override { return launch_of(work) != nullptr; }
-    void give(const AnyStream& stream, const DeviceUpdates& updates) const override {
-        const RuleLaunch<Rule>* const launch = launch_of(*updates.work);
-        if (launch == nullptr) { refuse_update(); }
-        launch->run(stream, updates);
-    }
-    static const RuleLaunch<Rule>* launch_of(const AnyUpdateWork& work) {
-        const RuleLaunch<Rule>* launch = rule_launches<Rule>;
-        while (launch != nullptr && !launch->is_of(work)) { launch = launch->next; }
-        return launch;
     }
 };
 template <class Rule, class Loops>

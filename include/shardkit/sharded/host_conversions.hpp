@@ -17,6 +17,7 @@ struct HostConversions {
     using Convert = void (*)(const void* from, void* to, std::size_t count);
     /// Of what an update changes.
     struct Updated {
+        ElementType arithmetic;
         Convert load;
         Convert store;
         /// Stores stochastically; `element`: the number of the first one.
@@ -25,7 +26,7 @@ struct HostConversions {
     };
 
     Updated masters;
-    Updated stored;  ///< what is gathered, of a group without masters
+    Updated stored;  ///< what is gathered and no codes, of a group without masters
     Convert load_sums;
     Convert gather;  ///< masters, as they are stored
     /// Begins the codes of masters, of which `begin` is the first and begins a block, and which are `count` in all.
@@ -41,29 +42,29 @@ constexpr HostConversions host_conversions() noexcept {
     using Gather = typename Precision::Gather;
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
-    using A = Arithmetic<Master>;
     const auto convert = []<class From, class To>(std::type_identity<From>, std::type_identity<To>) {
         HostConversions::Convert made = nullptr;
         if constexpr (!std::is_same_v<From, To>) { made = &Loops::template convert<From, To>; }
         return made;
     };
-    constexpr std::type_identity<A> in_arithmetic{};
     const auto updated = [&]<class T>(std::type_identity<T> type) {
-        HostConversions::Updated made{convert(type, in_arithmetic), convert(in_arithmetic, type), nullptr};
-        if constexpr (sizeof(T) == 2 && std::is_same_v<A, float>) { made.round = &Loops::template round<T>; }
+        constexpr std::type_identity<Arithmetic<T>> in_arithmetic{};
+        HostConversions::Updated made{element_type_of<Arithmetic<T>>, convert(type, in_arithmetic),
+                                      convert(in_arithmetic, type), nullptr};
+        if constexpr (sizeof(T) == 2 && std::is_same_v<Arithmetic<T>, float>) {
+            made.round = &Loops::template round<T>;
+        }
         return made;
     };
     HostConversions made{};
     if constexpr (!is_opaque<Gather>) {  // which are never updated
-        made.load_sums = convert(std::type_identity<Reduction>{}, in_arithmetic);
+        made.load_sums = convert(std::type_identity<Reduction>{}, std::type_identity<Arithmetic<Master>>{});
         made.masters = updated(std::type_identity<Master>{});
         if constexpr (Precision::gathers_codes) {
             made.begin_codes = &Loops::template begin_codes<Gather, Master>;
         } else {
             made.gather = convert(std::type_identity<Master>{}, std::type_identity<Gather>{});
-            if constexpr (!Precision::has_master || can_drop_master<Precision>) {
-                made.stored = updated(std::type_identity<Gather>{});
-            }
+            made.stored = updated(std::type_identity<Gather>{});
         }
         if constexpr (can_split_master<Precision>) {
             made.join = &Loops::template join<Gather>;

@@ -146,6 +146,11 @@ TEST_CASE("moving average: of a bf16 model's masters, in fp32") {
                       sk::MovingAverage{of_narrow, model};
                   }),
                   "MovingAverage: 'narrow.layer' has or updates other elements on this rank than 'layer': "));
+        auto doubled = layer<double, sk::Precision<double, sk::bf16>>(rank, "double.layer", full_shard, true);
+        sk::Model of_double{doubled};
+        CHECK_INVALID_ARGUMENT((sk::MovingAverage{of_double, model}),
+                               "MovingAverage: 'double.layer' is updated in fp64, and 'layer' in fp32; expected "
+                               "masters of one arithmetic type");
     });
 }
 

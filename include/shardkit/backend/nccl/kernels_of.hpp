@@ -178,11 +178,12 @@ constexpr auto average_kernels() {
     if constexpr (sizeof(Master) < sizeof(float)) {
         return KernelList<>{};
     } else {
-        using Update = rules::MovingAverageUpdate<Arithmetic<Master>>;
+        namespace of = shardkit::detail;
+        using Rule = of::MovingAverageRule;
         using Gather = typename Average::Gather;
-        return KernelList<engine::Update<Update, rules::UpdateSpans<Master, Gather, typename Of::Master, 0>>,
-                          engine::Update<Update, rules::UpdateSpans<Master, Gather, typename Of::Written, 0>>,
-                          engine::RunOnce<shardkit::detail::SetMovingAverage>>{};
+        return KernelList<engine::RuleUpdates<Rule, of::UpdateTypes<Master, Gather, typename Of::Master>>,
+                          engine::RuleUpdates<Rule, of::UpdateTypes<Master, Gather, typename Of::Written>>>{} +
+               OncePer<of::SetMovingAverage>{};
     }
 }
 

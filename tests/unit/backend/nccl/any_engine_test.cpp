@@ -176,6 +176,8 @@ TEST_CASE("NCCL behind the engine: an average gives no kernel that the lists of 
     const auto others = []<class T>(T /*element*/) {
         using Average = sk::Precision<float, T>;
         using Of = sk::DefaultPrecision<T>;
+        constexpr auto listed = sk::nccl::detail::average_kernels<Average, Of>();
+        decltype(listed)::template In<sk::gpu::KernelLaunches>::calls();
         host_functions::Given::all().take();
         gpu_ranks::restart();
         const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
@@ -191,8 +193,7 @@ TEST_CASE("NCCL behind the engine: an average gives no kernel that the lists of 
                   });
               })) == "");
         return host_functions::given_beside(sk::nccl::detail::group_kernels<Of>() +
-                                            sk::nccl::detail::group_kernels<Average>() +
-                                            sk::nccl::detail::average_kernels<Average, Of>());
+                                            sk::nccl::detail::group_kernels<Average>() + listed);
     };
     CHECK(others(float{}) == "");
     CHECK(others(sk::bf16{}) == "");
@@ -229,6 +230,16 @@ TEST_CASE("NCCL behind the engine: what is another engine's is refused") {
                     "'half': no file of this program launches the updates of its fp32 elements (bf16 gathered, bf16 "
                     "reduced) with the optimizer's rule on a device: expected a shardkit::nccl::KernelsFor"));
             const std::vector<float> of_host(4);
+            sk::Sharded<sk::TensorList<double>, sk::FullShard> doubles{rank, "double", {{"weight", {8}}}};
+            sk::Sharded<sk::TensorList<double>, sk::FullShard> averages{
+                rank, "average", {{"weight", {8}, {.frozen = true}}}};
+            sk::Model of_doubles{doubles}, averaged{averages};
+            CHECK(has(refused([&] {
+                          const sk::MovingAverage average{averaged, of_doubles};
+                      }),
+                      "MovingAverage: no file of this program launches the average of 'double' in 'average', of fp64 "
+                      "in fp64 (fp64 gathered), on a device: expected a shardkit::nccl::AverageKernelsFor of both "
+                      "groups' Precisions"));
             const auto sum = rank.template buffer<float>(4);
             CHECK(has(thrown_message<std::invalid_argument>(
                           [&] { sk::all_reduce(rank.world(), sk::ReduceOp::sum, std::span(of_host), sum.span()); }),
