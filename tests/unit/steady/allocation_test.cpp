@@ -22,7 +22,7 @@
 #include <shardkit/schedule/peak.hpp>
 
 #include "unit/backend/overlaps.hpp"
-#include "unit/optim/counting_device.hpp"
+#include "unit/optim/launches/counting_device.hpp"
 #include "unit/sharded/chosen.hpp"
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/trainer.hpp"
