@@ -116,8 +116,8 @@ class MovingAverage {
                 ranges.push_back({0, to.geometry().updated.size()});
             },
             where);
-        auto& context = of.context(where);
-        context.require_same("MovingAverage", average.context(where), "average", where);
+        auto& context = detail::context_of(of, where);
+        context.require_same("MovingAverage", detail::context_of(average, where), "average", where);
         ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
         numbers_ = {context, detail::MovingAverageNumbers{}};
         detail::List<char> begun;
@@ -178,7 +178,7 @@ class MovingAverage {
             },
             where);
         loads_ = std::move(loads);
-        auto& context = of_.context(where);
+        auto& context = detail::context_of(of_, where);
         if (stated_ == nullptr || decay != decay_) {
             if (auto* const book = detail::book_of(context.world())) {
                 stated_ = book->keep({{"decay of the moving average", detail::number_text(decay), where}});

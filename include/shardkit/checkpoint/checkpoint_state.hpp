@@ -38,7 +38,7 @@ class State {
   public:
     /// The contents are a model alone. @throws std::invalid_argument for two groups with one path
     explicit State(const Groups& model, SourceLocation where = SourceLocation::current())
-        : context_(&model.context(where)), model_(model) {
+        : context_(&detail::context_of(model, where)), model_(model) {
         check_paths(model, where);
     }
     /// The contents are a model and an optimizer of all or some of its groups.

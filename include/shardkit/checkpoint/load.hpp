@@ -95,9 +95,8 @@ inline LoadReport load(Context& context, const std::string& folder, const State&
 /// Loads a model's parameters from files of any origin: a safetensors file, an index of several, or a folder with
 /// either (docs/checkpoints.md lists them). Otherwise the same as load, but without digests.
 /// @throws  FileError as load, also for a folder with a model in several forms, and for files of another format
-template <class Precision>
-LoadReport load_model(Context& context, const std::string& path, const Model<Precision>& model,
-                      LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
+inline LoadReport load_model(Context& context, const std::string& path, const Groups& model, LoadOptions options = {},
+                             SourceLocation where = SourceLocation::current()) {
     const State state(model, where);
     context.require_same("load_model", state.context(), "model", where);
     detail::RankWorldOf world(context, "load");

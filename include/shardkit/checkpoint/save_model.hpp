@@ -210,9 +210,8 @@ namespace shardkit::checkpoint {
 /// durable.
 /// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: a file at `path` is
 ///          unchanged, and nothing else is left; std::invalid_argument and UsageError as `save`
-template <class Precision>
-void save_model(Context& context, std::string path, const Model<Precision>& model, SaveOptions options = {},
-                SourceLocation where = SourceLocation::current()) {
+inline void save_model(Context& context, std::string path, const Groups& model, SaveOptions options = {},
+                       SourceLocation where = SourceLocation::current()) {
     const State state(model, where);
     context.require_same("save_model", state.context(), "model", where);
     detail::RankWorldOf world(context, "save_model");

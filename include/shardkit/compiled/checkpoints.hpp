@@ -18,16 +18,13 @@ namespace shardkit::checkpoint SHARDKIT_BUILD {
 /// see checkpoint/checkpoint_state.hpp.
 class State {
   public:
-    template <class Precision>
-    explicit State(const Model<Precision>& model, SourceLocation where = SourceLocation::current())
-        : state_(compiled::make_state(model.core(where), where)) {}
-    template <class Precision>
-    State(const Model<Precision>& model, Optimizer& optimizer, SourceLocation where = SourceLocation::current())
+    explicit State(const Groups& model, SourceLocation where = SourceLocation::current())
+        : state_(compiled::make_state(model, where)) {}
+    State(const Groups& model, Optimizer& optimizer, SourceLocation where = SourceLocation::current())
         : State(model, where) {
         add(optimizer, where);
     }
-    template <class Precision>
-    State(const Model<Precision>& model, Optimizer& optimizer, LossScale& loss_scale,
+    State(const Groups& model, Optimizer& optimizer, LossScale& loss_scale,
           SourceLocation where = SourceLocation::current())
         : State(model, optimizer, where) {
         add(loss_scale, {}, where);
@@ -94,15 +91,13 @@ inline LoadReport load(Context& context, const std::string& folder, const State&
                        const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
     return compiled::load(context.core(), folder, state.core(), options, where);
 }
-template <class Precision>
-LoadReport load_model(Context& context, const std::string& path, const Model<Precision>& model,
-                      const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::load_model(context.core(), path, model.core(where), options, where);
+inline LoadReport load_model(Context& context, const std::string& path, const Groups& model,
+                             const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+    return compiled::load_model(context.core(), path, model, options, where);
 }
-template <class Precision>
-void save_model(Context& context, const std::string& path, const Model<Precision>& model,
-                const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    compiled::save_model(context.core(), path, model.core(where), options, where);
+inline void save_model(Context& context, const std::string& path, const Groups& model,
+                       const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+    compiled::save_model(context.core(), path, model, options, where);
 }
 inline Folder roll_back(Context& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
                         SourceLocation where = SourceLocation::current()) {

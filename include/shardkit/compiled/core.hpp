@@ -69,34 +69,16 @@ inline const shardkit::Reduced& core_of(const Reduced& reduced) noexcept {
 }
 inline shardkit::Reduced& core_of(Reduced& reduced) noexcept { return static_cast<ReducedOf&>(reduced).core; }
 
-/// A group with what the core has behind it.
-class AnyGroup : public Group {
-  public:
-    explicit AnyGroup(shardkit::detail::Group& behind) noexcept : core(behind) {}
-    shardkit::detail::Group& core;
-};
-/// Returns a group for the core's verbs that take a layer.
-inline GroupRef core_of(const Group& group) {
-    return shardkit::detail::Access::make<GroupRef>(static_cast<const AnyGroup&>(group).core);
-}
-
 class AccumulationOf final : public Accumulation {
   public:
     explicit AccumulationOf(shardkit::Accumulation accumulation) : core(std::move(accumulation)) {}
 
     void set_microbatches(std::size_t count, SourceLocation where) override { core.set_microbatches(count, where); }
-    void set_microbatches(Group& group, std::size_t count, SourceLocation where) override {
-        auto layer = core_of(group);
-        core.set_microbatches(layer, count, where);
+    void set_microbatches(const GroupRef& group, std::size_t count, SourceLocation where) override {
+        core.set_microbatches(group, count, where);
     }
-    void add_zero(Group& group, SourceLocation where) override {
-        auto layer = core_of(group);
-        core.add_zero(layer, where);
-    }
-    void skip(Group& group, SourceLocation where) override {
-        auto layer = core_of(group);
-        core.skip(layer, where);
-    }
+    void add_zero(const GroupRef& group, SourceLocation where) override { core.add_zero(group, where); }
+    void skip(const GroupRef& group, SourceLocation where) override { core.skip(group, where); }
     Reduced* reduce(const Divisor& divisor, LossScale* scale, SourceLocation where) override {
         auto* const scaled = core_of(scale);
         return new ReducedOf(scaled == nullptr ? shardkit::reduce(std::move(core), divisor, where)
@@ -136,9 +118,7 @@ class AnyOptimizer : public Base {
     void set_learning_rate_factor(double factor, SourceLocation where) override {
         core().set_learning_rate_factor(factor, where);
     }
-    std::uint64_t steps(const Group& group, SourceLocation where) override {
-        return core().steps(core_of(group), where);
-    }
+    std::uint64_t steps(const GroupRef& group, SourceLocation where) override { return core().steps(group, where); }
     void list_shards(std::vector<ShardInfo>& list) override { list = core().shards(); }
     void* behind() noexcept override { return &core(); }
 

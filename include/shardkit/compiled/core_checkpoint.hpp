@@ -8,7 +8,7 @@
 
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/compiled/checkpoint_interface.hpp>
-#include <shardkit/compiled/core_model.hpp>
+#include <shardkit/compiled/core.hpp>
 
 // A checkpoint's state of the core.
 
@@ -16,7 +16,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 class SavedStateOf final : public SavedState {
   public:
-    SavedStateOf(const Groups& model, SourceLocation where) : core(core_of(model).model(), where) {}
+    SavedStateOf(const Groups& model, SourceLocation where) : core(model, where) {}
     explicit SavedStateOf(checkpoint::State state) : core(std::move(state)) {}
 
     SavedState* copy() const override { return new SavedStateOf(core); }

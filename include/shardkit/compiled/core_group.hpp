@@ -19,7 +19,7 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 /// A group.
-class GroupOf final : public AnyGroup {
+class GroupOf final : public Group {
     using State = shardkit::detail::Group;
     using Handle = shardkit::Gradients<State, Partial<DataAxes>>;
     using Access = shardkit::detail::Access;
@@ -77,14 +77,6 @@ class GroupOf final : public AnyGroup {
             SourceLocation where)
         : GroupOf(std::make_shared<shardkit::detail::GroupState<P>>(context, values, adopted, where), typed_of<P>) {}
 
-    std::size_t number_of(std::string_view name, SourceLocation where) const override {
-        return state_.geometry().number_of(name, where);
-    }
-    std::size_t number_of(std::ptrdiff_t number, SourceLocation where) const override {
-        return state_.geometry().number_of(number, where);
-    }
-    void list_shards(std::vector<ShardInfo>& list) override { list = state_.shards(); }
-
     void open_window(Gathers gathers, SourceLocation where) override { state_.open_window(gathers, where); }
     void use_window(SourceLocation opened) override { state_.use_window(opened); }
     void close_window() noexcept override { state_.close_window(); }
@@ -94,18 +86,6 @@ class GroupOf final : public AnyGroup {
         return state_.geometry().sizes.codes.gathered ? state_.parameters().scales(parameter) : nullptr;
     }
 
-    void initialize(Initializer& values, SourceLocation where) override {
-        const auto by_parameter = [&](std::string_view of_group, std::string_view name) {
-            values.begin(of_group, name);
-            return [&](std::uint64_t index) { return values.at(index); };
-        };
-        state_.initialize(by_parameter, where);
-    }
-    void load(std::size_t parameter, const shardkit::detail::TensorValueSource& values, std::size_t count,
-              std::span<const std::byte> data, SourceLocation where) override {
-        state_.check_whole("load", parameter, count, data, where);
-        state_.write(parameter, values, where);
-    }
     void read_full(std::size_t parameter, bool wanted, ElementType type, void* values, std::size_t count,
                    SourceLocation where) override {
         typed_.parameter(state_, parameter, wanted, type, values, count, where);
@@ -143,13 +123,9 @@ class GroupOf final : public AnyGroup {
 
   private:
     GroupOf(std::shared_ptr<State> made, const Typed& typed)
-        : AnyGroup(*made), made_(std::move(made)), state_(core), typed_(typed) {
-        path = &state_.path();
-        layout = &state_.layout();
-        parameters = state_.geometry().parameters;
+        : Group(*made), made_(std::move(made)), state_(of_core), typed_(typed) {
         updated = state_.geometry().updated;
         sources = state_.geometry().sources();
-        trainable = state_.trainable();
         window_generation = &state_.parameters().generation();
         gradient_generation = &state_.gradient_generation();
     }

@@ -41,11 +41,11 @@ checkpoint::LoadReport load(Context& rank, const std::string& folder, const Save
 }
 checkpoint::LoadReport load_model(Context& rank, const std::string& path, const Groups& model,
                                   const checkpoint::LoadOptions& options, SourceLocation where) {
-    return checkpoint::load_model(core_of(rank), path, core_of(model).model(), options, where);
+    return checkpoint::load_model(core_of(rank), path, model, options, where);
 }
 void save_model(Context& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
                 SourceLocation where) {
-    checkpoint::save_model(core_of(rank), path, core_of(model).model(), options, where);
+    checkpoint::save_model(core_of(rank), path, model, options, where);
 }
 checkpoint::Folder roll_back(Context& rank, const std::string& folder, std::uint64_t step,
                              checkpoint::FileCalls* files, SourceLocation where) {

@@ -10,10 +10,12 @@
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/compiled/core_model.hpp>
+#include <shardkit/compiled/core.hpp>
 #include <shardkit/compiled/core_rank.hpp>
 #include <shardkit/compiled/grid_mesh.hpp>
 #include <shardkit/param/check_tensors.hpp>
+#include <shardkit/step/slices.hpp>
+#include <shardkit/step/summon_full_params.hpp>
 
 // Defines the functions of interface.hpp, but for optimizers and MPI, and makes groups.
 
@@ -82,7 +84,7 @@ Group* ContextOf::make_group(const shardkit::detail::ElementTypes& elements,
 
 void refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }
 void refuse_group(const Group& group, SourceLocation where, const char* text) {
-    throw_usage_error(where, "'", *group.path, "': ", text);
+    throw_usage_error(where, "'", shardkit::detail::path_of(group.of_core), "': ", text);
 }
 
 void run_on_threads(const AxisGrid& grid, Body body, const void* function, RankOptions options,
@@ -105,13 +107,52 @@ void run_on_self(const AxisGrid& grid, Body body, const void* function, RankOpti
         options, where);
 }
 
-Groups* list_groups(std::span<Group* const> groups) { return new GroupsOf(groups); }
+SliceOrder slice_order(const Groups& groups, SourceLocation where) { return shardkit::slice_order(groups, where); }
+std::size_t slice_of(const Groups& groups, std::ptrdiff_t microbatch, SourceLocation where) {
+    return shardkit::slice_of(groups, microbatch, where);
+}
+Object* summon(const Groups& groups, SourceLocation where) {
+    struct OpenWindows final : Object {
+        explicit OpenWindows(FullParams windows) : open(std::move(windows)) {}
+        FullParams open;
+    };
+    return new OpenWindows(summon_full_params(groups, where));
+}
+Accumulation* begin(const Groups& groups, std::size_t count, SourceLocation where) {
+    return new AccumulationOf(count == 0 ? shardkit::Accumulation(groups, until_reduced, where)
+                                         : shardkit::Accumulation(groups, count, where));
+}
+Reduced* assume_reduced(const Groups& groups, const Divisor& divisor, LossScale* scale, SourceLocation where) {
+    auto* const scaled = core_of(scale);
+    return new ReducedOf(scaled == nullptr ? shardkit::assume_reduced(groups, divisor, where)
+                                           : shardkit::assume_reduced(groups, divisor, *scaled, where));
+}
 
-/// Members that files of the compiled form call, and this one need not.
+/// Functions that files of the compiled form call, and this one need not.
+namespace of = shardkit::detail;
 struct Called {
     double (GlobalNorm::*value)(SourceLocation) const = &GlobalNorm::value;
     FoundInf (GlobalNorm::*found_inf)(SourceLocation) const = &GlobalNorm::found_inf;
     const double* (GlobalNorm::*data)(SourceLocation) const = &GlobalNorm::data;
+    std::size_t (*number_by_name)(const of::Group&, std::string_view, SourceLocation) = &of::number_of;
+    std::size_t (*number)(const of::Group&, std::ptrdiff_t, SourceLocation) = &of::number_of;
+    void (*list_shards)(of::Group&, std::vector<ShardInfo>&) = &of::list_shards;
+    decltype(&of::path_of) path_of = &of::path_of;
+    decltype(&of::parameters_of) parameters_of = &of::parameters_of;
+    decltype(&of::trains) trains = &of::trains;
+    decltype(&of::layout_of) layout_of = &of::layout_of;
+    decltype(&of::begin_initialize) begin_initialize = &of::begin_initialize;
+    decltype(&of::write_values) write_values = &of::write_values;
+    decltype(&of::load_values) load_values = &of::load_values;
+    decltype(&of::new_list) new_list = &of::new_list;
+    decltype(&of::add_group) add_group = &of::add_group;
+    decltype(&of::add_groups) add_groups = &of::add_groups;
+    decltype(&of::hold) hold = &of::hold;
+    decltype(&of::release) release = &of::release;
+    decltype(&of::size_of) size_of = &of::size_of;
+    decltype(&of::group_of) group_of = &of::group_of;
+    decltype(&of::require_list) require_list = &of::require_list;
+    decltype(&of::same_groups) same_groups = &of::same_groups;
 };
 [[gnu::used]] static constexpr Called called;
 

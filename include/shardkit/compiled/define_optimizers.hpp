@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
-#include <shardkit/compiled/core_model.hpp>
+#include <shardkit/compiled/core.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/rule_functions.hpp>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <shardkit/average/moving_average.hpp>
-#include <shardkit/compiled/core_model.hpp>
+#include <shardkit/compiled/core.hpp>
 #include <shardkit/compiled/define_optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
 #include <shardkit/muon/muon.hpp>
@@ -26,24 +26,24 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 void describe(const Groups& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
               SourceLocation where) {
-    into = optimizer == nullptr ? shardkit::describe_groups(core_of(groups).core, where)
-                                : shardkit::describe_groups(core_of(groups).core, core_of(*optimizer), where);
+    into = optimizer == nullptr ? shardkit::describe_groups(groups, where)
+                                : shardkit::describe_groups(groups, core_of(*optimizer), where);
 }
 Plan plan(const Groups& groups, Optimizer* optimizer, const planner::PlanOptions& options, SourceLocation where) {
-    return optimizer == nullptr ? shardkit::plan(core_of(groups).core, options, where)
-                                : shardkit::plan(core_of(groups).core, core_of(*optimizer), options, where);
+    return optimizer == nullptr ? shardkit::plan(groups, options, where)
+                                : shardkit::plan(groups, core_of(*optimizer), options, where);
 }
 std::string model_summary(const Groups& groups, Optimizer* optimizer, SourceLocation where) {
-    return optimizer == nullptr ? shardkit::model_summary(core_of(groups).core, where)
-                                : shardkit::model_summary(core_of(groups).core, core_of(*optimizer), where);
+    return optimizer == nullptr ? shardkit::model_summary(groups, where)
+                                : shardkit::model_summary(groups, core_of(*optimizer), where);
 }
 
 void verify_replicas(const Groups& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where) {
-    shardkit::detail::verify_replicas(core_of(groups).core, optimizer == nullptr ? nullptr : &core_of(*optimizer),
+    shardkit::detail::verify_replicas(groups, optimizer == nullptr ? nullptr : &core_of(*optimizer),
                                       core_of(loss_scale), where);
 }
 std::vector<ValuesHash> hash_values(const Groups& groups, SourceLocation where) {
-    return shardkit::hash_values(core_of(groups).core, where);
+    return shardkit::hash_values(groups, where);
 }
 std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where) {
     return shardkit::hash_values(core_of(reduced), where);
@@ -55,13 +55,25 @@ GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
     return shardkit::gradient_norms(core_of(reduced), where);
 }
 
+/// Some groups, which a Model takes as a part of it.
+struct PartOf : Groups {
+    using Precision = AllPrecisions;
+    PartOf() : Groups(NoGroups{}) {}
+    explicit PartOf(const Groups& some) : Groups(some) {}
+};
+/// Returns a model of all precisions of the core.
+static shardkit::Model<AllPrecisions> typed(const Groups& groups) {
+    const PartOf none;
+    const PartOf some(groups);
+    return shardkit::Model<AllPrecisions>(some, none);
+}
 MovingAverage* make_moving_average(const Groups& average, const Groups& of, SourceLocation where) {
     struct Made final : MovingAverage {
-        Made(const GroupsOf& to, const GroupsOf& from, SourceLocation at) : core(to.core, from.core, at) {}
+        Made(const Groups& to, const Groups& from, SourceLocation at) : core(to, from, at) {}
         void update(double decay, SourceLocation at) override { core.update(decay, at); }
         shardkit::MovingAverage core;
     };
-    return new Made(core_of(average), core_of(of), where);
+    return new Made(average, of, where);
 }
 Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, SourceLocation where) {
     struct Made final : AnyOptimizer<Optimizer> {
@@ -73,7 +85,7 @@ Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, Sour
     };
     std::vector<std::reference_wrapper<shardkit::Optimizer>> listed;
     for (Optimizer* const part : parts) { listed.emplace_back(core_of(*part)); }
-    return new Made(core_of(groups).core, std::move(listed), where);
+    return new Made(groups, std::move(listed), where);
 }
 class MuonOf final : public AnyOptimizer<Muon> {
     using Core = shardkit::Muon<AllPrecisions>;
@@ -92,7 +104,7 @@ class MuonOf final : public AnyOptimizer<Muon> {
 Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<AnyStream>* products,
                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
-    const auto model = core_of(groups).model();
+    const auto model = typed(groups);
     return products == nullptr ? new MuonOf(model, options, rest, matrices, param_groups, where)
                                : new MuonOf(model, *products, options, rest, matrices, param_groups, where);
 }

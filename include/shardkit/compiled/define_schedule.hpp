@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include <shardkit/compiled/core_model.hpp>
+#include <shardkit/compiled/core.hpp>
 #include <shardkit/compiled/schedule_interface.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/record.hpp>
@@ -20,7 +20,7 @@ Recording* begin_record(const Groups& groups, SourceLocation where) {
         Schedule schedule(SourceLocation at) override { return core.schedule(at); }
         shardkit::detail::Recording core;
     };
-    return new Made(core_of(groups).core, where);
+    return new Made(groups, where);
 }
 Following* follow(const Groups& groups, std::span<const Schedule> schedules, SourceLocation where) {
     struct Made final : Following {
@@ -32,7 +32,7 @@ Following* follow(const Groups& groups, std::span<const Schedule> schedules, Sou
         schedule::MeasuredStep measured(SourceLocation at) const override { return core.measured(at); }
         schedule::Following core;
     };
-    return new Made(schedule::follow(core_of(groups).core, schedules, where));
+    return new Made(schedule::follow(groups, schedules, where));
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

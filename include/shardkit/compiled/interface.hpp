@@ -28,6 +28,7 @@
 #include <shardkit/policy/slice_order.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/rank_options.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/group_values.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/step/divisor.hpp>
@@ -37,10 +38,12 @@
 // one source file of the program, or a library. Nothing here depends on a trainer's types: an engine, a precision, a
 // policy and a group's parameters come as values.
 
+namespace shardkit SHARDKIT_CHECKED_BUILD {
+class Groups;
+}
 namespace shardkit {
 class AnyStream;
 enum class Gathers : std::uint8_t;
-struct ShardInfo;
 class TrafficLog;
 namespace recorder {
 struct RecentCall;
@@ -61,7 +64,6 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 class Accumulation;  // of one step
 class Reduced;       // gradients of one step
 class LossScale;
-class Groups;  // of a model
 class Optimizer;
 
 /// An object of the core.
@@ -96,16 +98,6 @@ class Handle {
     T* object_ = nullptr;
 };
 
-/// Gives the elements of one parameter after the other their first values.
-class Initializer {
-  public:
-    virtual void begin(std::string_view path, std::string_view parameter) = 0;
-    virtual double at(std::uint64_t index) = 0;
-
-  protected:
-    ~Initializer() = default;
-};
-
 /// Takes elements of a group, whose type is a value.
 using ShownTo = void (*)(void* to, ElementType type, void* values);
 /// Sums of gradients that this rank has of a group.
@@ -119,19 +111,12 @@ struct Sums {
 class Group : public Object {
   public:
     // Facts, which stay as they are.
-    const std::string* path = nullptr;
-    const layout::FlatLayout* layout = nullptr;
-    std::span<const PlacedParameter> parameters;
+    shardkit::detail::Group& of_core;
     IndexRange updated;
     std::size_t sources = 1;
-    bool trainable = true;
     // What views compare in a checked build.
     const std::uint64_t* window_generation = nullptr;
     const std::uint64_t* gradient_generation = nullptr;
-
-    virtual std::size_t number_of(std::string_view name, SourceLocation where) const = 0;
-    virtual std::size_t number_of(std::ptrdiff_t number, SourceLocation where) const = 0;
-    virtual void list_shards(std::vector<ShardInfo>& list) = 0;
 
     virtual void open_window(Gathers gathers, SourceLocation where) = 0;
     virtual void use_window(SourceLocation opened) = 0;
@@ -141,10 +126,6 @@ class Group : public Object {
     virtual const void* full_parameters() noexcept = 0;
     virtual const float* scales(std::size_t parameter) = 0;
 
-    virtual void initialize(Initializer& values, SourceLocation where) = 0;
-    /// `count` elements from `data` on: those that `values` reads.
-    virtual void load(std::size_t parameter, const detail::TensorValueSource& values, std::size_t count,
-                      std::span<const std::byte> data, SourceLocation where) = 0;
     /// Copies a whole parameter on the ranks with `wanted` into `count` elements of `type` (the gathered one, or
     /// fp64).
     virtual void read_full(std::size_t parameter, bool wanted, ElementType type, void* values, std::size_t count,
@@ -162,6 +143,9 @@ class Group : public Object {
     virtual void show_updated(bool to_write, ShownTo show, void* to, SourceLocation where) = 0;
     /// The sums of a step's gradients, or with null those that the program's own kernels have made.
     virtual Sums sums(const Reduced* reduced, SourceLocation where) = 0;
+
+  protected:
+    explicit Group(shardkit::detail::Group& group) noexcept : of_core(group) {}
 };
 
 [[noreturn]] void refuse_use(SourceLocation where, const char* text);
@@ -223,35 +207,21 @@ void run_on_self(const AxisGrid& grid, Body body, const void* function, RankOpti
 void run_on_mpi(const AxisGrid& grid, Body body, const void* function, RankOptions options,
                 const mpi::Options* mpi_options, SourceLocation where);
 
-/// A model.
-class Groups : public Object {
-  public:
-    /// Those that it was made of; null for one that had been moved from.
-    std::vector<Group*> listed;
-
-    virtual Groups* copy() const = 0;
-    /// @throws UsageError when one of the groups has ended, or had been moved from
-    virtual void require_live(SourceLocation where) const = 0;
-    virtual bool same(const Groups& other) const noexcept = 0;
-    virtual SliceOrder slice_order(SourceLocation where) const = 0;
-    virtual std::size_t slice_of(std::ptrdiff_t microbatch, SourceLocation where) const = 0;
-    virtual Object* summon(SourceLocation where) const = 0;
-    /// `count` 0: until reduced.
-    virtual Accumulation* begin(std::size_t count, SourceLocation where) const = 0;
-    virtual Reduced* assume_reduced(const Divisor& divisor, LossScale* scale, SourceLocation where) const = 0;
-
-  protected:
-    explicit Groups(std::span<Group* const> groups) : listed(groups.begin(), groups.end()) {}
-};
-Groups* list_groups(std::span<Group* const> groups);
+// A model.
+SliceOrder slice_order(const Groups& groups, SourceLocation where);
+std::size_t slice_of(const Groups& groups, std::ptrdiff_t microbatch, SourceLocation where);
+Object* summon(const Groups& groups, SourceLocation where);
+/// `count` 0: until reduced.
+Accumulation* begin(const Groups& groups, std::size_t count, SourceLocation where);
+Reduced* assume_reduced(const Groups& groups, const Divisor& divisor, LossScale* scale, SourceLocation where);
 
 // A step.
 class Accumulation : public Object {
   public:
     virtual void set_microbatches(std::size_t count, SourceLocation where) = 0;
-    virtual void set_microbatches(Group& group, std::size_t count, SourceLocation where) = 0;
-    virtual void add_zero(Group& group, SourceLocation where) = 0;
-    virtual void skip(Group& group, SourceLocation where) = 0;
+    virtual void set_microbatches(const GroupRef& group, std::size_t count, SourceLocation where) = 0;
+    virtual void add_zero(const GroupRef& group, SourceLocation where) = 0;
+    virtual void skip(const GroupRef& group, SourceLocation where) = 0;
     virtual Reduced* reduce(const Divisor& divisor, LossScale* scale, SourceLocation where) = 0;
 };
 
@@ -285,7 +255,7 @@ class Optimizer : public Object {
     virtual double learning_rate() = 0;
     virtual void set_learning_rate(double learning_rate, SourceLocation where) = 0;
     virtual void set_learning_rate_factor(double factor, SourceLocation where) = 0;
-    virtual std::uint64_t steps(const Group& group, SourceLocation where) = 0;
+    virtual std::uint64_t steps(const GroupRef& group, SourceLocation where) = 0;
     virtual void list_shards(std::vector<ShardInfo>& list) = 0;
     /// Returns what the core has in its place.
     virtual void* behind() noexcept = 0;

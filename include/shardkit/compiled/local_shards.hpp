@@ -26,7 +26,8 @@ struct RunsFor {
     bool show_if(ElementType type, void* values) const {
         if constexpr (std::invocable<const F&, ShardRun<Shown<T>>>) {
             if (type == element_type_of<T>) {
-                list_runs<Shown<T>>(group.parameters, group.updated, !group.trainable, static_cast<T*>(values), f);
+                list_runs<Shown<T>>(parameters_of(group.of_core), group.updated, !trains(group.of_core),
+                                    static_cast<T*>(values), f);
                 return true;
             }
         }

@@ -10,7 +10,7 @@ namespace shardkit SHARDKIT_BUILD {
 class MovingAverage {
   public:
     MovingAverage(const Groups& average, const Groups& of, SourceLocation where = SourceLocation::current())
-        : average_(compiled::make_moving_average(average.core(where), of.core(where), where)) {}
+        : average_(compiled::make_moving_average(average, of, where)) {}
     /// @throws UsageError when it was moved from
     void update(double decay, SourceLocation where = SourceLocation::current()) {
         if (average_.get() == nullptr) {

@@ -30,7 +30,7 @@ class CombinedOptimizer : public Optimizer {
                                         SourceLocation where) {
         std::vector<compiled::Optimizer*> listed;
         for (const Optimizer& part : parts) { listed.push_back(&part.core(where)); }
-        return compiled::combine(model.core(where), listed, where);
+        return compiled::combine(model, listed, where);
     }
 };
 
@@ -81,7 +81,7 @@ class Muon : public CombinedOptimizer {
     static compiled::Muon* make(const Model<Precision>& model, const detail::AnyProducts<AnyStream>* products,
                                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
-        return compiled::make_muon(model.core(where), products, options, rest, matrices, param_groups, where);
+        return compiled::make_muon(model, products, options, rest, matrices, param_groups, where);
     }
     Muon(const Model<Precision>& model, const detail::AnyProducts<AnyStream>& products, const MuonOptions& options,
          const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,

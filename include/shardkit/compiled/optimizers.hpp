@@ -62,7 +62,7 @@ class Optimizer {
     }
     template <class Layer>
     std::uint64_t steps(const Layer& layer, SourceLocation where = SourceLocation::current()) const {
-        return core(where).steps(detail::Access::state(layer, where).core(), where);
+        return core(where).steps(detail::ref_of(layer, where), where);
     }
 
     /// @throws UsageError when it was moved from
@@ -131,7 +131,7 @@ class RuleOptimizerIn : public RuleOptimizer<OptionsType> {
     RuleOptimizerIn(const Model<Precision>& model, const OptionsType& options, std::vector<ParamGroup> param_groups,
                     SourceLocation where)
         : RuleOptimizer<OptionsType>(
-              model, compiled::make_optimizer(model.core(where), {&compiled::rule_functions<Rule, Format>(), options},
+              model, compiled::make_optimizer(model, {&compiled::rule_functions<Rule, Format>(), options},
                                               std::move(param_groups), where)) {}
 };
 

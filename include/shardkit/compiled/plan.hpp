@@ -17,35 +17,35 @@ namespace shardkit SHARDKIT_BUILD {
 inline std::vector<planner::GroupDescription> describe_groups(const Groups& model,
                                                               SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
-    compiled::describe(model.core(where), nullptr, groups, where);
+    compiled::describe(model, nullptr, groups, where);
     return groups;
 }
 /// Returns the descriptions with the states that an optimizer keeps of each group.
 inline std::vector<planner::GroupDescription> describe_groups(const Groups& model, Optimizer& optimizer,
                                                               SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
-    compiled::describe(model.core(where), &optimizer.core(where), groups, where);
+    compiled::describe(model, &optimizer.core(where), groups, where);
     return groups;
 }
 
 /// Returns the plan of a model that exists: see plan/plan_model.hpp.
 inline Plan plan(const Groups& model, const planner::PlanOptions& options = {},
                  SourceLocation where = SourceLocation::current()) {
-    return compiled::plan(model.core(where), nullptr, options, where);
+    return compiled::plan(model, nullptr, options, where);
 }
 /// Returns the plan of a model and its optimizer: see plan/model_summary.hpp.
 inline Plan plan(const Groups& model, Optimizer& optimizer, const planner::PlanOptions& options = {},
                  SourceLocation where = SourceLocation::current()) {
-    return compiled::plan(model.core(where), &optimizer.core(where), options, where);
+    return compiled::plan(model, &optimizer.core(where), options, where);
 }
 
 /// Returns a table of a model's parameters: see plan/model_summary.hpp.
 inline std::string model_summary(const Groups& model, SourceLocation where = SourceLocation::current()) {
-    return compiled::model_summary(model.core(where), nullptr, where);
+    return compiled::model_summary(model, nullptr, where);
 }
 inline std::string model_summary(const Groups& model, Optimizer& optimizer,
                                  SourceLocation where = SourceLocation::current()) {
-    return compiled::model_summary(model.core(where), &optimizer.core(where), where);
+    return compiled::model_summary(model, &optimizer.core(where), where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -29,10 +29,9 @@ class RuleOptimizer : public shardkit::detail::RuleOptimizer<typename Rule::Opti
   public:
     RuleOptimizer(const Model<Precision>& model, const typename Rule::Options& options,
                   std::vector<ParamGroup> param_groups, SourceLocation where)
-        : Base(model,
-               compiled::make_optimizer(model.core(where),
-                                        {&shardkit::detail::functions_of<Rule, host::detail::RangeUpdates>, options},
-                                        std::move(param_groups), where)) {}
+        : Base(model, compiled::make_optimizer(
+                          model, {&shardkit::detail::functions_of<Rule, host::detail::RangeUpdates>, options},
+                          std::move(param_groups), where)) {}
 };
 
 }  // namespace SHARDKIT_BUILD

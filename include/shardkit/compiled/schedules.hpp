@@ -47,7 +47,7 @@ class Following {
 /// Lets the steps of a model follow a schedule: see follow/follow.hpp.
 [[nodiscard]] inline Following follow(const Groups& model, std::span<const Schedule> schedules,
                                       SourceLocation where = SourceLocation::current()) {
-    return Following(compiled::follow(model.core(where), schedules, where));
+    return Following(compiled::follow(model, schedules, where));
 }
 [[nodiscard]] inline Following follow(const Groups& model, const Schedule& schedule,
                                       SourceLocation where = SourceLocation::current()) {
@@ -61,8 +61,7 @@ class Following {
 /// Returns the schedule of the step that `step()` runs: see follow/record.hpp.
 template <class F>
 Schedule record(const Groups& model, F&& step, SourceLocation where = SourceLocation::current()) {
-    const compiled::Groups& core = model.core(where);
-    const compiled::Handle<compiled::Recording> recording(compiled::begin_record(core, where));
+    const compiled::Handle<compiled::Recording> recording(compiled::begin_record(model, where));
     std::forward<F>(step)();
     return recording->schedule(where);
 }

@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,55 +12,16 @@
 
 #include <shardkit/compiled/context.hpp>
 #include <shardkit/compiled/interface.hpp>
-#include <shardkit/param/initial_values.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/chosen_parameters.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/policy/shard_policy.hpp>
 #include <shardkit/sharded/coded_view.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/window.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
-
-/// Calls the user's function for the elements of one parameter after the other.
-template <class F>
-class InitializerOf final : public compiled::Initializer {
-  public:
-    explicit InitializerOf(F& value) noexcept : value_(value) {}
-
-    void begin(std::string_view path, std::string_view parameter) override {
-        if constexpr (GivesFunctions<F>) {
-            its_.emplace(function_of(value_, path, parameter));
-        } else {
-            path_ = path;
-            parameter_ = parameter;
-        }
-    }
-    double at(std::uint64_t index) override {
-        if constexpr (GivesFunctions<F>) {
-            return static_cast<double>((*its_)(index));
-        } else {
-            return static_cast<double>(value_(path_, parameter_, index));
-        }
-    }
-
-  private:
-    struct None {};
-    template <class G>
-    static auto function_type() {
-        if constexpr (GivesFunctions<G>) {
-            return std::type_identity<decltype(function_of(std::declval<G&>(), {}, {}))>{};
-        } else {
-            return std::type_identity<None>{};
-        }
-    }
-
-    F& value_;
-    std::optional<typename decltype(function_type<F>())::type> its_;
-    std::string_view path_;
-    std::string_view parameter_;
-};
 
 /// The state of a Sharded: a group of the core with the types of its parameters and policy.
 template <class GroupType, class PolicyType, class PrecisionType>
@@ -96,28 +56,28 @@ class ShardedState {
     compiled::Group& core() const noexcept { return *group_; }
     Context& context() const noexcept { return context_; }
     const Policy& policy() const noexcept { return policy_; }
-    const std::string& path() const noexcept { return *group_->path; }
-    const layout::FlatLayout& layout() const noexcept { return *group_->layout; }
-    bool trainable() const noexcept { return group_->trainable; }
-    /// Who asks for them includes sharded/list_shards.hpp.
+    detail::Group& any_group() const noexcept { return group_->of_core; }
+    GroupRef ref() const noexcept { return Access::make<GroupRef>(any_group()); }
+    const std::string& path() const noexcept { return ref().path(); }
+    const layout::FlatLayout& layout() const noexcept { return ref().layout(); }
+    bool trainable() const noexcept { return ref().trainable(); }
     template <class Info = ShardInfo>
     std::vector<Info> shards() const {
-        std::vector<Info> list;
-        group_->list_shards(list);
-        return list;
+        return ref().template shards<Info>();
     }
 
     /// The parameters, by name and by number.
     class Geometry {
       public:
-        explicit Geometry(const compiled::Group& group) noexcept : parameters(group.parameters), group_(group) {}
+        explicit Geometry(const compiled::Group& group) noexcept
+            : parameters(parameters_of(group.of_core)), group_(group) {}
         std::span<const PlacedParameter> parameters;
         std::size_t number_of(std::string_view name, SourceLocation where) const {
-            return group_.number_of(name, where);
+            return detail::number_of(group_.of_core, name, where);
         }
         template <std::integral Integer>
         std::size_t number_of(Integer number, SourceLocation where) const {
-            return group_.number_of(static_cast<std::ptrdiff_t>(number), where);
+            return detail::number_of(group_.of_core, static_cast<std::ptrdiff_t>(number), where);
         }
 
         std::size_t sources() const noexcept { return group_.sources; }
@@ -146,14 +106,13 @@ class ShardedState {
     }
     template <class T>
     TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation, SourceLocation opened) const {
-        const PlacedParameter& p = group_->parameters[parameter];
+        const PlacedParameter& p = parameters_of(group_->of_core)[parameter];
         return {full + p.range.begin, p.part.shape(), generation, opened};
     }
 
     template <class F>
     void initialize(F& value, SourceLocation where) {
-        InitializerOf<F> values(value);
-        group_->initialize(values, where);
+        initialize_values(any_group(), value, where);
     }
     template <class F>
     void fill(F& value, SourceLocation where) {
@@ -162,7 +121,7 @@ class ShardedState {
     template <class T>
     void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
         const std::span<const std::remove_const_t<T>> read = values;
-        group_->load(parameter, TensorValueSource::of(read), read.size(), std::as_bytes(read), where);
+        load_values(any_group(), parameter, TensorValueSource::of(read), read.size(), std::as_bytes(read), where);
     }
     template <class T>
     void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {

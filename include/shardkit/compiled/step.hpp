@@ -16,6 +16,18 @@
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/gradients.hpp>
 
+namespace shardkit::detail SHARDKIT_BUILD {
+/// Returns the group of a Sharded, or of a GroupRef, without its types.
+template <class Layer>
+GroupRef ref_of(const Layer& layer, SourceLocation where) {
+    if constexpr (std::is_same_v<Layer, GroupRef>) {
+        return layer;
+    } else {
+        return Access::state(layer, where).ref();
+    }
+}
+}  // namespace SHARDKIT_BUILD
+
 namespace shardkit SHARDKIT_BUILD {
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step: see
@@ -25,9 +37,9 @@ class Accumulation {
     template <std::integral Count = std::size_t>
     [[nodiscard]] explicit Accumulation(const Groups& model, Count count = 1,
                                         SourceLocation where = SourceLocation::current())
-        : step_(model.core(where).begin(count_of(count, where), where)) {}
+        : step_(compiled::begin(model, count_of(count, where), where)) {}
     [[nodiscard]] Accumulation(const Groups& model, UntilReduced, SourceLocation where = SourceLocation::current())
-        : step_(model.core(where).begin(0, where)) {}
+        : step_(compiled::begin(model, 0, where)) {}
     template <class G, class P, class R>
     explicit Accumulation(Sharded<G, P, R>& layer,
                           auto&&...) requires(detail::NeedsModel<Sharded<G, P, R>>::is_model);
@@ -38,7 +50,7 @@ class Accumulation {
     }
     template <class Layer, std::integral Count>
     void set_microbatches(Layer& layer, Count count, SourceLocation where = SourceLocation::current()) {
-        core(where).set_microbatches(detail::Access::state(layer, where).core(), count_of(count, where), where);
+        core(where).set_microbatches(detail::ref_of(layer, where), count_of(count, where), where);
     }
     template <class Layer>
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
@@ -62,11 +74,11 @@ class Accumulation {
     }
     template <class Layer>
     void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        core(where).add_zero(detail::Access::state(layer, where).core(), where);
+        core(where).add_zero(detail::ref_of(layer, where), where);
     }
     template <class Layer>
     void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        core(where).skip(detail::Access::state(layer, where).core(), where);
+        core(where).skip(detail::ref_of(layer, where), where);
     }
 
     /// @throws UsageError when it was moved from
@@ -161,11 +173,11 @@ template <class X>
 }
 [[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor = sum,
                                             SourceLocation where = SourceLocation::current()) {
-    return Reduced(groups.core(where).assume_reduced(divisor, nullptr, where));
+    return Reduced(compiled::assume_reduced(groups, divisor, nullptr, where));
 }
 [[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor, LossScale& loss_scale,
                                             SourceLocation where = SourceLocation::current()) {
-    return Reduced(groups.core(where).assume_reduced(divisor, &loss_scale.core(), where));
+    return Reduced(compiled::assume_reduced(groups, divisor, &loss_scale.core(), where));
 }
 
 /// sqrt of the sum of squares over every distinct trainable element of every group: see optim/norm.hpp.

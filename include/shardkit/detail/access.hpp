@@ -136,8 +136,8 @@ struct Access {
     }
     /// Returns whether a Sharded or a model's groups were moved to another object.
     static bool moved_from(const auto& object) noexcept {
-        if constexpr (requires { object.members_; }) {
-            return object.members_ == nullptr;
+        if constexpr (requires { object.list_; }) {
+            return object.list_ == nullptr;
         } else {
             return !object.state_;
         }

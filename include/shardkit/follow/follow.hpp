@@ -153,7 +153,7 @@ inline void require_same_schedules(Context& context, std::span<const Schedule> s
 }
 
 inline schedule::Following follow(const Groups& model, std::span<const Schedule> schedules, SourceLocation where) {
-    Context& context = model.context(where);
+    Context& context = detail::context_of(model, where);
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
     std::vector<GroupDescription> groups = describe_groups(model, where);
     require_same_schedules(context, schedules, groups, where);

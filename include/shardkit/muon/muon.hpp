@@ -244,7 +244,7 @@ class Muon : private detail::MuonParts<Precision>, public CombinedOptimizer {
 
   private:
     static HostProducts host_products(const Model<Precision>& model, SourceLocation where) {
-        const auto& context = model.context(where);
+        const auto& context = detail::context_of(model, where);
         if (!detail::host_reads(context.compute_stream())) {
             throw_usage_error(where, "Muon without a library of products on the engine ",
                               context.world().engine_name(),

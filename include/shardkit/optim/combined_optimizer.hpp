@@ -176,7 +176,7 @@ class CombinedOptimizer : public Optimizer {
                     all.append(its->statements.begin(), its->statements.end());
                 }
             }
-            auto* const book = detail::book_of(this->model().context().world());
+            auto* const book = detail::book_of(detail::context_of(this->model(), {}).world());
             group.choices = book == nullptr || all.empty() ? detail::StatementsHandle() : book->keep(std::move(all));
             group.chosen = chosen;
         }

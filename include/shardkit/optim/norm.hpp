@@ -61,7 +61,7 @@ inline std::span<const PartialNorms> partial_norms(const Reduced& reduced, NormM
     std::size_t parameters = 0;
     for (Group& group : Access::each(groups, where)) { parameters += group.geometry().parameters.size(); }
     const std::span<PartialNorms> norms = memory.partial_norms(parameters);
-    const auto compute = groups.context(where).compute_stream();
+    const auto compute = detail::context_of(groups, where).compute_stream();
     double* const scale = memory.scratch().data();
     host::AnyKernels::run_once(
         compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scale,
@@ -86,7 +86,7 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
     const Groups& groups = reduced.groups(where);
     DirectedGroup directed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
-    auto& context = groups.context(where);
+    auto& context = detail::context_of(groups, where);
     auto& memory = NormMemory::begin(context);
     const auto compute = context.compute_stream();
     const auto reduction = context.reduction_stream();

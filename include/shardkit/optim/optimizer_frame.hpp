@@ -278,7 +278,7 @@ OptimizerFrame<Rule>::OptimizerFrame(const Groups& model, const Options& options
       numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where),
       batches_(std::move(batches)) {
     require_matches(this->model(), this->param_groups(), where);
-    auto& context = model.context(where);
+    auto& context = detail::context_of(model, where);
     for (Group& group : Access::each(model, where)) {
         numbers_.add_group(context, group.geometry(), where);
         batches_of(group).add(group, options, numbers_.param_groups(), where);

@@ -33,7 +33,7 @@ namespace detail {
 inline Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Groups& model,
                         planner::PlanOptions options, SourceLocation where) {
     if (groups.empty()) { return {}; }
-    const Context& context = model.context(where);
+    const Context& context = detail::context_of(model, where);
     options.engine = context.world().traits();
     if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(context.world()); }
     return plan(std::span<const planner::GroupDescription>(groups.data(), groups.size()), context.grid(), options);

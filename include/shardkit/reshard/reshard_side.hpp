@@ -24,8 +24,7 @@ class ReshardSide {
     ReshardSide(const checkpoint::State* state) {
         if (state != nullptr) { state_ = *state; }
     }
-    template <class Precision>
-    ReshardSide(const Model<Precision>& model, SourceLocation where = SourceLocation::current())
+    ReshardSide(const Groups& model, SourceLocation where = SourceLocation::current())
         : state_(checkpoint::State(model, where)) {}
     // NOLINTEND(google-explicit-constructor)
 

@@ -21,11 +21,11 @@
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/param/initial_values.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/adopted_ranges.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
@@ -93,6 +93,7 @@ class Group : NotCopied {
         return elements_ == &element_table<P> ? static_cast<GroupState<P>*>(this) : nullptr;
     }
 
+    Group& any_group() noexcept { return *this; }
     const ElementTable& elements() const noexcept { return *elements_; }
     ParameterStore& parameters() noexcept { return parameters_; }
     GradientStore& gradients() noexcept { return gradients_; }
@@ -188,23 +189,11 @@ class Group : NotCopied {
     /// ranks compare in the group's next calls. Does nothing for a frozen or skipped group.
     void end_update(StatementHash step, StatementHash choices, SourceLocation where);
 
-    /// Sets every element from value(path, parameter name, index in the whole tensor), or value(path, name)(index).
-    template <class F>
-    void initialize(F& value, SourceLocation where) {
-        begin_initialize(where);
-        for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
-            const std::string_view path = geometry_.path;
-            const std::string_view name = geometry_.parameters[p].name;
-            if constexpr (GivesFunctions<F>) {
-                const auto its = function_of(value, path, name);
-                const auto value_at = [&](std::size_t i) { return static_cast<double>(its(std::uint64_t{i})); };
-                write(p, TensorValueSource::of(value_at), where);
-            } else {
-                const auto value_at = [&](std::size_t i) {
-                    return static_cast<double>(value(path, name, std::uint64_t{i}));
-                };
-                write(p, TensorValueSource::of(value_at), where);
-            }
+    /// All parameters are torn until they are written.
+    void begin_initialize(SourceLocation where) {
+        begin_write(where);
+        for (std::size_t p = geometry_.parameters.size(); p > 0; --p) {
+            torn_.begin(p - 1, TornValues::parameters, "initialize", where);
         }
     }
     /// Sets one parameter from its full values in every buffer of this rank.
@@ -331,13 +320,6 @@ class Group : NotCopied {
     /// the group.
     ~Group();
 
-    /// All parameters are torn until they are written.
-    void begin_initialize(SourceLocation where) {
-        begin_write(where);
-        for (std::size_t p = geometry_.parameters.size(); p > 0; --p) {
-            torn_.begin(p - 1, TornValues::parameters, "initialize", where);
-        }
-    }
     /// Makes the master weights of a frozen parameter those of its elements, which alone are in checkpoints.
     void settle_frozen(std::size_t parameter);
     /// Calls write(how, target, origin, digest) for each buffer that holds a parameter's values between steps: the

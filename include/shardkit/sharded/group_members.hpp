@@ -283,4 +283,27 @@ inline void Group::digest_adopted() {
     }
 }
 
+inline const std::string& path_of(const Group& group) noexcept { return group.path(); }
+inline std::span<const PlacedParameter> parameters_of(const Group& group) noexcept {
+    return group.geometry().parameters;
+}
+inline bool trains(const Group& group) noexcept { return group.trainable(); }
+inline const layout::FlatLayout& layout_of(const Group& group) noexcept { return group.layout(); }
+inline void list_shards(Group& group, std::vector<ShardInfo>& into) { into = group.shards(); }
+inline std::size_t number_of(const Group& group, std::string_view name, SourceLocation where) {
+    return group.geometry().number_of(name, where);
+}
+inline std::size_t number_of(const Group& group, std::ptrdiff_t number, SourceLocation where) {
+    return group.geometry().number_of(number, where);
+}
+inline void begin_initialize(Group& group, SourceLocation where) { group.begin_initialize(where); }
+inline void write_values(Group& group, std::size_t parameter, const TensorValueSource& values, SourceLocation where) {
+    group.write(parameter, values, where);
+}
+inline void load_values(Group& group, std::size_t parameter, const TensorValueSource& values, std::size_t count,
+                        std::span<const std::byte> memory, SourceLocation where) {
+    group.check_whole("load", parameter, count, memory, where);
+    group.write(parameter, values, where);
+}
+
 }  // namespace shardkit::detail SHARDKIT_BUILD

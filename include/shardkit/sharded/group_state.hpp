@@ -91,8 +91,13 @@ class GroupState : public Group {
     /// @throws std::invalid_argument when their number is not the parameter's; UsageError when a window is open
     template <class T>
     void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
-        check_values("load", parameter, std::span<const T>(values), where);
-        this->write(parameter, TensorValueSource::of(std::span<const std::remove_const_t<T>>(values)), where);
+        const std::span<const std::remove_const_t<T>> read = values;
+        load_values(*this, parameter, TensorValueSource::of(read), read.size(), std::as_bytes(read), where);
+    }
+    /// Sets every element from what `value` gives, which the host calls.
+    template <class F>
+    void initialize(F& value, SourceLocation where) {
+        initialize_values(*this, value, where);
     }
 
     /// Sets every element from value(path, parameter name)(index in the whole tensor), with the engine's kernels by

@@ -20,7 +20,9 @@
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/sharded/window.hpp>
-#ifndef SHARDKIT_COMPILED  // whose files have the state of a group, ranks and engines of compiled/sharded_state.hpp
+#ifdef SHARDKIT_COMPILED
+#include <shardkit/compiled/sharded_state.hpp>
+#else
 #include <shardkit/backend/host/engine.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/rank.hpp>

@@ -11,8 +11,10 @@
 
 // What the verbs of a step say of their arguments' types, in both forms.
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_CHECKED_BUILD {
 class Groups;
+}
+namespace shardkit SHARDKIT_BUILD {
 class Accumulation;
 class Reduced;
 }  // namespace SHARDKIT_BUILD

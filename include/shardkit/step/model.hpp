@@ -2,72 +2,59 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
-#include <shardkit/core/elements.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/policy/precision.hpp>
-#include <shardkit/sharded/group.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/argument_types.hpp>
 #include <shardkit/step/precisions.hpp>
 
-namespace shardkit SHARDKIT_BUILD {
+// A model, in both forms. step/group_list.hpp defines what is declared here.
 
-/// One group of a model without its types, as model.for_each passes it on. An accumulation's add_zero, skip and
-/// set_microbatches and an optimizer's steps accept it like a Sharded. It refers to the group, which must outlive it.
-class GroupRef {
-  public:
-    const std::string& path() const noexcept { return group_->path(); }
-    bool trainable() const noexcept { return group_->trainable(); }
-    /// Returns the sizes of the flat buffer and of its shards.
-    const layout::FlatLayout& layout() const noexcept { return group_->layout(); }
-    /// Returns the name, shape, attributes and place of each parameter, in order.
-    std::span<const PlacedParameter> parameters() const noexcept { return group_->geometry().parameters; }
-    Context& context() const noexcept { return group_->context(); }
-    /// Returns the elements that this rank holds of each parameter and of its master weights.
-    std::vector<ShardInfo> shards() const { return group_->shards(); }
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
-    /// Sets every element, as Sharded::initialize.
-    template <class F>
-    void initialize(F value, SourceLocation where = SourceLocation::current()) const {
-        group_->initialize(value, where);
-    }
-    /// Sets one parameter, by its name or its number, from its full values, as Sharded::load.
-    template <class NameOrNumber, class Values>
-    void load(const NameOrNumber& parameter, const Values& values,
-              SourceLocation where = SourceLocation::current()) const {
-        if constexpr (detail::ValuesRules<const Values>::are_read) {
-            using Value = detail::ElementIn<const Values>;
-            const auto read = detail::elements_of(values);
-            const std::size_t number = group_->geometry().number_of(parameter, where);
-            group_->check_whole("load", number, read.size(), std::as_bytes(read), where);
-            group_->write(number, detail::TensorValueSource::of(std::span<const Value>(read)), where);
-        }
-    }
+/// The groups of a model and of its copies.
+struct GroupList;
 
-  private:
-    friend detail::Access;
-    explicit GroupRef(detail::Group& group) noexcept : group_(&group) {}
-    detail::Group& live(SourceLocation /*where*/) const noexcept { return *group_; }
+GroupList* new_list();
+/// Adds a group; null: one that had been moved from, which is refused where the model is used.
+void add_group(GroupList& list, Group* group);
+/// Adds all groups of another list; null: of a model that was moved from.
+void add_groups(GroupList& list, const GroupList* more);
+/// Counts one more holder of a list.
+GroupList* hold(GroupList* list) noexcept;
+/// Counts one less; the last one ends the list.
+void release(GroupList* list) noexcept;
+std::size_t size_of(const GroupList* list) noexcept;
+/// Returns a group of a list; null: of a model that was moved from.
+/// @throws UsageError when it has ended since the model was made, or the model was moved from
+Group& group_of(const GroupList* list, std::size_t number, SourceLocation where);
+void require_list(const GroupList* list, SourceLocation where);
+bool same_groups(const GroupList* a, const GroupList* b) noexcept;
 
-    detail::Group* group_;
-};
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit SHARDKIT_CHECKED_BUILD {
 
 /// The groups of a model in order, without their types: what accumulations, schedules and plans take. A Model is one.
 /// Cheap to copy. The groups must outlive it; their Sharded objects may be moved meanwhile.
 class Groups {
   public:
-    std::size_t size() const noexcept { return members_ == nullptr ? 0 : members_->size(); }
+    Groups(const Groups& other) noexcept : list_(detail::hold(other.list_)) {}
+    Groups(Groups&& other) noexcept : list_(std::exchange(other.list_, nullptr)) {}
+    Groups& operator=(Groups other) noexcept {
+        std::swap(list_, other.list_);
+        return *this;
+    }
+    ~Groups() { detail::release(list_); }
+
+    std::size_t size() const noexcept { return detail::size_of(list_); }
 
     /// Calls f(GroupRef) for every group, in order.
     /// @throws UsageError when one has ended since the model was made, or the model was moved from
@@ -78,100 +65,53 @@ class Groups {
             f(of_model);
         }
     }
-    /// Sets every element of every group, as Sharded::initialize does on the host. Local work.
+    /// Sets every element of every group, as Sharded::initialize does; the host calls `value`. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
-        for (detail::Group& group : each(where)) { group.initialize(value, where); }
+        for (detail::Group& group : each(where)) { detail::initialize_values(group, value, where); }
     }
-
-    /// Returns the context of the model's groups, with the rank's scalars and its world.
-    /// @throws UsageError when the model has no groups, or two were made on different ranks' contexts: a divisor, a
-    ///         norm and a step belong to one mesh
-    Context& context(SourceLocation where = SourceLocation::current()) const;
 
     /// Compares whether both are the same groups in the same order.
     friend bool operator==(const Groups& a, const Groups& b) noexcept {
-        return a.members_.get() == b.members_.get() || (a.members_ && b.members_ && *a.members_ == *b.members_);
+        return detail::same_groups(a.list_, b.list_);
     }
 
   protected:
-    struct Member {
-        detail::Group* group;
-        std::uint64_t identity;
-        std::weak_ptr<void> life;
-        std::string path;
-
-        friend bool operator==(const Member& a, const Member& b) noexcept { return a.identity == b.identity; }
-    };
-
-    explicit Groups(detail::List<Member> members)
-        : members_(std::make_shared<const detail::List<Member>>(std::move(members))) {}
-    static const detail::List<Member>& members(const Groups& groups) noexcept { return *groups.members_; }
-    static Member member(detail::Group& group) { return {&group, group.identity(), group.life(), group.path()}; }
+    struct NoGroups {};
+    explicit Groups(NoGroups /*none*/) : list_(detail::new_list()) {}
+    void add(detail::Group* group) { detail::add_group(*list_, group); }
+    void add(const Groups& more) { detail::add_groups(*list_, more.list_); }
 
   private:
     friend detail::Access;
     /// The groups in order, for a range-based loop; one that has ended is refused when it is reached.
     class Each {
       public:
-        Each(const detail::List<Member>& members, SourceLocation where) noexcept
-            : at_(members.begin()), end_(members.end()), where_(where) {}
+        Each(const detail::GroupList* list, SourceLocation where) noexcept
+            : list_(list), size_(detail::size_of(list)), where_(where) {}
         const Each& begin() const noexcept { return *this; }
         std::nullptr_t end() const noexcept { return nullptr; }
-        bool operator!=(std::nullptr_t /*end*/) const noexcept { return at_ != end_; }
+        bool operator!=(std::nullptr_t /*end*/) const noexcept { return at_ != size_; }
         void operator++() noexcept { ++at_; }
-        detail::Group& operator*() const {
-            if (at_->life.expired()) [[unlikely]] { refuse_ended(*at_, where_); }
-            return *at_->group;
-        }
+        detail::Group& operator*() const { return detail::group_of(list_, at_, where_); }
 
       private:
-        const Member* at_;
-        const Member* end_;
+        const detail::GroupList* list_;
+        std::size_t at_ = 0;
+        std::size_t size_;
         SourceLocation where_;
     };
     Each each(SourceLocation where) const {
-        if (!members_) [[unlikely]] { refuse_moved(where); }
-        return {*members_, where};
+        detail::require_list(list_, where);
+        return {list_, where};
     }
-    [[noreturn]] static void refuse_ended(const Member& member, SourceLocation where);
-    [[noreturn]] static void refuse_moved(SourceLocation where);
 
-    std::shared_ptr<const detail::List<Member>> members_;  // null: moved from
+    detail::GroupList* list_;  // null: moved from
 };
 
-inline Context& Groups::context(SourceLocation where) const {
-    Context* first = nullptr;
-    std::string_view path;
-    for (detail::Group& group : each(where)) {
-        if (first == nullptr) {
-            first = &group.context();
-            path = group.path();
-        } else {
-            first->require_same(path, group.context(), group.path(), where);
-        }
-    }
-    if (first == nullptr) {
-        detail::Group::refuse_use(where, "Model: this model has no groups: every range is empty");
-    }
-    return *first;
-}
+}  // namespace shardkit SHARDKIT_CHECKED_BUILD
 
-inline void Groups::refuse_moved(SourceLocation where) {
-    detail::Group::refuse_use(where,
-                              "a Model, or an optimizer over it, was used after it was moved from: use the "
-                              "one that it was moved to, or copy the "
-                              "Model instead");
-}
-
-inline void Groups::refuse_ended(const Member& member, SourceLocation where) {
-    if (member.group == nullptr) {
-        detail::Group::refuse_use(where, "Model: it was made of a Sharded that had been moved from");
-    }
-    throw_usage_error(where, "'", member.path,
-                      "': this group of the model has ended or was assigned to since the model was made; expected "
-                      "groups that outlive their model: make the model anew, and its optimizer");
-}
+namespace shardkit SHARDKIT_BUILD {
 
 /// A model: its groups, in the order in which collectives over all of them run.
 ///     Model model{embedding, blocks, head};
@@ -181,79 +121,35 @@ inline void Groups::refuse_ended(const Member& member, SourceLocation where) {
 /// may be moved afterwards, but groups that are added to it later are not part of the model.
 template <class PrecisionType = DefaultPrecision<float>>
 class Model : public Groups {
-    using Base = Groups;
-
   public:
     using Precision = PrecisionType;
 
     template <class... T>
-    requires(sizeof...(T) > 1 || !(std::is_base_of_v<Base, T> || ...)) explicit Model(T&... parts)
-        : Base(list(parts...)) {}
-
-    /// Sets every element of every group, as Sharded::initialize does: from value(path, parameter name, index in the
-    /// whole parameter), or from value(path, parameter name)(index), which the engine's kernels call. Local work.
-    template <class F>
-    void initialize(F value, SourceLocation where = SourceLocation::current()) const {
-        if constexpr (detail::GivesFunctions<F>) {
-            for_each_state([&](auto& state) { state.fill(value, where); }, where);
-        } else {
-            Base::initialize(value, where);
-        }
-    }
-    /// Calls f(detail::GroupState<P>&) for every group, in order: for whoever needs the element types.
-    template <class F>
-    [[gnu::always_inline]] void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
-        for (detail::Group& group : detail::Access::each(*this, where)) { with_state(group, f); }
-    }
-    /// Calls f(detail::GroupState<P>&) for one group of a model of this type.
-    template <class F>
-    [[gnu::always_inline]] static void with_state(detail::Group& group, const F& f) {
-        as_state(group, f, precisions{});
-    }
-
-  private:
-    using precisions = detail::PrecisionsOf<Precision>;
-    using typename Base::Member;
-
-    template <class... T>
-    static detail::List<Member> list(T&... parts) {
+    requires(sizeof...(T) > 1 || !(std::is_base_of_v<Groups, T> || ...)) explicit Model(T&... parts)
+        : Groups(NoGroups{}) {
         constexpr bool is_sharded = detail::all_sharded<T...>;
         static_assert(sizeof...(T) > 0, "Model: give at least one Sharded");
         static_assert(sizeof...(T) == 0 || is_sharded,
                       "Model: each argument must be a Sharded or a range of Sharded, or one of several models");
-        detail::List<Member> members;
         if constexpr (is_sharded) {
-            constexpr bool fits =
-                (detail::are_among(precisions{}, detail::PrecisionsOf<typename LayerOf<T>::Precision>{}) && ...);
+            constexpr bool fits = (detail::are_among(detail::PrecisionsOf<Precision>{},
+                                                     detail::PrecisionsOf<typename LayerOf<T>::Precision>{}) &&
+                                   ...);
             static_assert(fits,
                           "Model<Precision>: a group has another precision; name it, or Precisions<...> of all");
-            if constexpr (fits) { (add(members, parts), ...); }
+            (add_part(parts), ...);
         }
-        return members;
     }
+
+  private:
     template <class Part>
-    static void add(detail::List<Member>& members, Part& part) {
+    void add_part(Part& part) {
         if constexpr (detail::IsSharded<std::remove_const_t<Part>>::value) {
-            if (detail::Access::moved_from(part)) {
-                members.push_back({nullptr, 0, {}, {}});  // refused where the model is used, with a line to report
-            } else {
-                members.push_back(Base::member(detail::Access::state(part)));
-            }
-        } else if constexpr (std::is_base_of_v<Base, Part>) {
-            const auto& more = Base::members(part);
-            members.append(more.begin(), more.end());
+            this->add(detail::Access::moved_from(part) ? nullptr : &detail::Access::state(part).any_group());
+        } else if constexpr (std::is_base_of_v<Groups, Part>) {
+            this->add(part);
         } else {
-            for (auto& layer : part) { add(members, layer); }
-        }
-    }
-    template <class F, class First, class... Rest>
-    [[gnu::always_inline]] static void as_state(detail::Group& group, const F& f,
-                                                Precisions<First, Rest...> /*list*/) {
-        if constexpr (sizeof...(Rest) > 0) {
-            if (auto* const state = group.as<First>(); state != nullptr) { return f(*state); }
-            as_state(group, f, Precisions<Rest...>{});
-        } else {
-            f(*group.as<First>());  // the only one left
+            for (auto& layer : part) { add_part(layer); }
         }
     }
 };
@@ -261,4 +157,8 @@ class Model : public Groups {
 template <class... T>
 Model(T&...) -> Model<detail::PrecisionOf<T...>>;
 
-}  // namespace SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_BUILD
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/step/group_list.hpp>
+#endif

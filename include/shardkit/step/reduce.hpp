@@ -95,7 +95,7 @@ inline double divisor_of(const Groups& groups, const Divisor& divisor, SourceLoc
 /// that the program made the sums itself, which are then compared too.
 inline StatedStep state_divisor(const Groups& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
                                 SourceLocation where, bool assumed = false) {
-    auto& context = groups.context(where);
+    auto& context = detail::context_of(groups, where);
     StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
     step.other_divisor = divisor.other();
     if (assumed) {

@@ -24,7 +24,7 @@ namespace detail {
 
 inline GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
     const Groups& groups = reduced.groups(where);
-    auto& context = groups.context(where);
+    auto& context = detail::context_of(groups, where);
     auto& memory = NormMemory::begin(context);
     for (Group& group : Access::each(groups, where)) { memory.add_updates(group.statements().updates()); }
     const std::span<const PartialNorms> own = partial_norms(reduced, memory, where);

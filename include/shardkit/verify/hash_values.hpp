@@ -83,7 +83,7 @@ class HashSum {
 /// Hashes the buffers of a model for whose role `wanted` holds.
 template <class Wanted>
 std::vector<ValuesHash> hash_held(const Groups& model, const Wanted& wanted, SourceLocation where) {
-    HashSum hashes(model.context(where));
+    HashSum hashes(detail::context_of(model, where));
     for (Group& group : Access::each(model, where)) {
         group.require_whole("hash_values", where);
         for (const HeldMemory& values : group.held()) {
@@ -134,7 +134,7 @@ inline std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* 
 /// rule keeps besides, of rows or of whole matrices.
 [[nodiscard]] inline std::vector<ValuesHash> hash_values(Optimizer& optimizer,
                                                          SourceLocation where = SourceLocation::current()) {
-    detail::HashSum hashes(optimizer.model().context(where));
+    detail::HashSum hashes(detail::context_of(optimizer.model(), where));
     detail::Access::for_each_state(
         optimizer, [&](const auto& group, const auto& each) { hashes.add(group.geometry(), each); }, where);
     return hashes.take(where);

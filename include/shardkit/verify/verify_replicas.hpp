@@ -248,7 +248,7 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
 
 inline void verify_replicas(const Groups& model, Optimizer* optimizer, const LossScale* loss_scale,
                             SourceLocation where) {
-    auto& context = model.context(where);
+    auto& context = detail::context_of(model, where);
     if (context.world_size() == 1) { return; }
     ReplicaComparison comparison(context);
     for (Group& group : Access::each(model, where)) {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/elements.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/detail/range.hpp>
+#include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/param/initial_values.hpp>
+#include <shardkit/sharded/tensor_value_source.hpp>
+
+// A group without its types, in both forms. sharded/group_members.hpp defines what is declared here.
+
+namespace shardkit {
+struct ShardInfo;
+}
+
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+
+class Group;
+
+const std::string& path_of(const Group& group) noexcept;
+std::span<const PlacedParameter> parameters_of(const Group& group) noexcept;
+bool trains(const Group& group) noexcept;
+const layout::FlatLayout& layout_of(const Group& group) noexcept;
+void list_shards(Group& group, std::vector<ShardInfo>& into);
+std::size_t number_of(const Group& group, std::string_view name, SourceLocation where);
+std::size_t number_of(const Group& group, std::ptrdiff_t number, SourceLocation where);
+/// Prepares that all parameters are written, which are torn until then.
+void begin_initialize(Group& group, SourceLocation where);
+/// Sets one parameter from its full values in every buffer of this rank.
+void write_values(Group& group, std::size_t parameter, const TensorValueSource& values, SourceLocation where);
+/// The same of `count` values at `memory`, which must be the parameter's.
+void load_values(Group& group, std::size_t parameter, const TensorValueSource& values, std::size_t count,
+                 std::span<const std::byte> memory, SourceLocation where);
+
+/// Sets every element from value(path, parameter name, index in the whole tensor), or value(path, name)(index).
+template <class F>
+void initialize_values(Group& group, F& value, SourceLocation where) {
+    begin_initialize(group, where);
+    const std::string_view path = path_of(group);
+    std::size_t number = 0;
+    for (const PlacedParameter& each : parameters_of(group)) {
+        const auto write = [&](const auto& value_at) {
+            write_values(group, number++, TensorValueSource::of(value_at), where);
+        };
+        if constexpr (GivesFunctions<F>) {
+            const auto its = function_of(value, path, each.name);
+            write([&](std::size_t i) { return static_cast<double>(its(std::uint64_t{i})); });
+        } else {
+            write([&](std::size_t i) { return static_cast<double>(value(path, each.name, std::uint64_t{i})); });
+        }
+    }
+}
+
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit SHARDKIT_CHECKED_BUILD {
+
+/// One group of a model without its types, as model.for_each passes it on. An accumulation's add_zero, skip and
+/// set_microbatches and an optimizer's steps accept it like a Sharded. It refers to the group, which must outlive it.
+class GroupRef {
+  public:
+    const std::string& path() const noexcept { return detail::path_of(*group_); }
+    bool trainable() const noexcept { return detail::trains(*group_); }
+    /// Returns the sizes of the flat buffer and of its shards.
+    const layout::FlatLayout& layout() const noexcept { return detail::layout_of(*group_); }
+    /// Returns the name, shape, attributes and place of each parameter, in order.
+    std::span<const PlacedParameter> parameters() const noexcept { return detail::parameters_of(*group_); }
+    /// Returns the elements that this rank holds of each parameter and of its master weights. Who asks for them
+    /// includes sharded/list_shards.hpp.
+    template <class Info = ShardInfo>
+    std::vector<Info> shards() const {
+        std::vector<Info> list;
+        detail::list_shards(*group_, list);
+        return list;
+    }
+
+    /// Sets every element, as Sharded::initialize; the host calls `value`.
+    template <class F>
+    void initialize(F value, SourceLocation where = SourceLocation::current()) const {
+        detail::initialize_values(*group_, value, where);
+    }
+    /// Sets one parameter, by its name or its number, from its full values, as Sharded::load.
+    template <class NameOrNumber, class Values>
+    void load(const NameOrNumber& parameter, const Values& values,
+              SourceLocation where = SourceLocation::current()) const {
+        if constexpr (detail::ValuesRules<const Values>::are_read) {
+            using Value = detail::ElementIn<const Values>;
+            const std::span<const Value> read = detail::elements_of(values);
+            std::size_t number = 0;
+            if constexpr (std::integral<NameOrNumber>) {
+                number = detail::number_of(*group_, static_cast<std::ptrdiff_t>(parameter), where);
+            } else {
+                number = detail::number_of(*group_, std::string_view(parameter), where);
+            }
+            detail::load_values(*group_, number, detail::TensorValueSource::of(read), read.size(),
+                                std::as_bytes(read), where);
+        }
+    }
+
+  private:
+    friend detail::Access;
+    explicit GroupRef(detail::Group& group) noexcept : group_(&group) {}
+    detail::Group& live(SourceLocation /*where*/) const noexcept { return *group_; }
+
+    detail::Group* group_;
+};
+
+}  // namespace shardkit SHARDKIT_CHECKED_BUILD
