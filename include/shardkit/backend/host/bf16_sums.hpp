@@ -101,8 +101,8 @@ SHARDKIT_TARGET_CODE inline void stream(const Words& words, bf16* target) {
 
 /// Adds up like sum_lanes.
 template <std::size_t Tree>
-SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] void sum_bf16(const Summands<bf16, bf16>& summands,
-                                                                   std::size_t begin, std::size_t end) {
+SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] void sum_bf16(const Operands& operands, std::size_t begin,
+                                                                   std::size_t end) {
     constexpr std::size_t count = Bf16Sums::count;
     static_assert(summed_elements<float> % (2 * count) == 0);
     alignas(64) static constexpr std::uint16_t places[count] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
@@ -112,7 +112,7 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] void sum_bf16(const Summand
     std::memcpy(&order, places, sizeof order);
     Words magnitude{};  // nvcc 13.0's front end crashes on Words{} + 0x7fff7fff
     magnitude += 0x7fff7fff;
-    Addition<Tree, Bf16Sums, bf16, bf16> addition(summands);
+    Addition<Tree, Bf16Sums, bf16> addition(operands);
     for (std::size_t i = begin; i < end; i += 2 * count) {
         if ((i - begin) % bundle_block == 0) { addition.begin_block(i, std::min(bundle_block, end - i)); }
         const bf16* const first = addition.first(i);
@@ -130,7 +130,7 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] void sum_bf16(const Summand
         }
         std::size_t r = 0;
         do {
-            const Result<bf16> result = summands.result(r);
+            const Result<bf16> result = operands.result<bf16>(r);
             bf16* const place = result.data + i;
             if (result.store == Store::streaming) {
                 stream(rounded_a, place);
@@ -139,7 +139,7 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] void sum_bf16(const Summand
                 std::memcpy(static_cast<void*>(place), &rounded_a, sizeof rounded_a);
                 std::memcpy(static_cast<void*>(place + count), &rounded_b, sizeof rounded_b);
             }
-        } while (++r < summands.results);
+        } while (++r < operands.results);
     }
 }
 
@@ -160,7 +160,7 @@ inline bool use() noexcept {
 
 constexpr bool use() noexcept { return false; }
 template <std::size_t Tree>
-void sum_bf16(const Summands<bf16, bf16>&, std::size_t, std::size_t) noexcept {}
+void sum_bf16(const Operands&, std::size_t, std::size_t) noexcept {}
 
 #endif
 

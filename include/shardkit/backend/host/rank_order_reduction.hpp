@@ -54,29 +54,30 @@ constexpr A smaller(A a, A b) noexcept {
 /// @pre sums_in_lanes(); end - begin is a multiple of summed_elements<A>; streamed results begin a cache line at
 /// `begin`
 template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
-void sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t end) noexcept {
+void sum_lanes(const Operands& operands, std::size_t begin, std::size_t end) noexcept {
     if constexpr (std::is_same_v<In, bf16> && std::is_same_v<Out, bf16>) {
-        if (avx512::use()) { return avx512::sum_bf16<Tree>(summands, begin, end); }
+        if (avx512::use()) { return avx512::sum_bf16<Tree>(operands, begin, end); }
     }
-    avx2::sum_lanes<A, Tree>(summands, begin, end);
+    avx2::sum_lanes<A, Tree, In, Out>(operands, begin, end);
 }
 
 /// Does the same for the elements from `begin` on, fewer than summed_elements<A>: of copies with zeros behind them,
 /// as one by one they would take longer than many times as many do in lanes.
 template <std::size_t Tree, std::floating_point A, FloatingElement In, FloatingElement Out>
-void sum_rest(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
+void sum_rest(const Operands& operands, std::size_t begin, std::size_t count) noexcept {
     constexpr std::size_t size = summed_elements<A>;
     In inputs[Operands::most][size];
     Out sums[size];
     const auto input = [&](std::size_t q) -> const In* {
-        std::fill(std::copy(summands.input(q) + begin, summands.input(q) + count, inputs[q]), inputs[q] + size, In{});
+        std::fill(std::copy(operands.input<In>(q) + begin, operands.input<In>(q) + count, inputs[q]),
+                  inputs[q] + size, In{});
         return inputs[q];
     };
     const auto rounded = [&](std::size_t) { return Result<Out>{sums}; };
-    const Operands copies(summands.ranks, input, 1, rounded);
-    sum_lanes<Tree, A>(Summands<In, Out>(copies), 0, size);
-    for (std::size_t i = 0; i < summands.results; ++i) {
-        const Result<Out> result = summands.result(i);
+    const Operands copies(operands.ranks, input, 1, rounded);
+    sum_lanes<Tree, A, In, Out>(copies, 0, size);
+    for (std::size_t i = 0; i < operands.results; ++i) {
+        const Result<Out> result = operands.result<Out>(i);
         copy_elements(sums, result.data + begin, count - begin, result.store);
     }
 }
@@ -96,8 +97,8 @@ void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept
 }
 
 /// Writes a block to all places, rounded.
-template <class A, class In, class Out>
-void write_block(const A* sums, std::size_t offset, std::size_t size, const Summands<In, Out>& summands) noexcept {
+template <class A, class Out>
+void write_block(const A* sums, std::size_t offset, std::size_t size, const Operands& operands) noexcept {
     [[maybe_unused]] Out rounded[std::is_same_v<A, Out> ? 1 : reduction_block];
     const Out* reduced = nullptr;
     if constexpr (std::is_same_v<A, Out>) {
@@ -106,8 +107,8 @@ void write_block(const A* sums, std::size_t offset, std::size_t size, const Summ
         round_block(sums, rounded, size);
         reduced = rounded;
     }
-    for (std::size_t i = 0; i < summands.results; ++i) {
-        const Result<Out> result = summands.any_result(i);
+    for (std::size_t i = 0; i < operands.results; ++i) {
+        const Result<Out> result = operands.any_result<Out>(i);
         copy_elements(reduced, result.data + offset, size, result.store);
     }
 }
@@ -116,7 +117,7 @@ void write_block(const A* sums, std::size_t offset, std::size_t size, const Summ
 /// digits of a binary counter are: a subtree of 2^k ranks is followed by its neighbour of the same size.
 /// @pre `ranks` is a power of two
 template <class In, class Out>
-void tree_blocks(const Summands<In, Out>& summands, std::size_t begin, std::size_t end) noexcept {
+void tree_blocks(const Operands& operands, std::size_t begin, std::size_t end) noexcept {
     using A = Arithmetic<Out>;
     constexpr std::size_t block = 64;
     constexpr std::size_t levels = 33;  // of 2^32 ranks
@@ -124,32 +125,32 @@ void tree_blocks(const Summands<In, Out>& summands, std::size_t begin, std::size
     for (std::size_t offset = begin; offset < end; offset += block) {
         const std::size_t size = std::min(block, end - offset);
         std::size_t depth = 0;
-        for (std::size_t q = 0; q < summands.ranks; ++q) {
-            widen_block(summands.any_input(q) + offset, stack[depth++], size);
+        for (std::size_t q = 0; q < operands.ranks; ++q) {
+            widen_block(operands.any_input<In>(q) + offset, stack[depth++], size);
             for (std::size_t finished = q; finished % 2 == 1; finished /= 2) {
                 --depth;
                 combine_block(stack[depth - 1], stack[depth], size, [](A a, A b) { return add(a, b); });
             }
         }
-        write_block<A>(stack[0], offset, size, summands);
+        write_block<A, Out>(stack[0], offset, size, operands);
     }
 }
 
 /// Reduces elements [begin, end) for reduce_in_rank_order(), block after block; a block stays in the first-level
 /// cache.
-template <bool Trees = true, class In, class Out>
-void reduce_blocks(ReduceOp op, const Summands<In, Out>& summands, std::size_t begin, std::size_t end) noexcept {
+template <bool Trees, class In, class Out>
+void reduce_blocks(ReduceOp op, const Operands& operands, std::size_t begin, std::size_t end) noexcept {
     using A = Arithmetic<Out>;
     constexpr std::size_t block = reduction_block;
     A sums[block];
     if constexpr (Trees) {
-        if (op == ReduceOp::tree_sum) { return tree_blocks(summands, begin, end); }
+        if (op == ReduceOp::tree_sum) { return tree_blocks<In, Out>(operands, begin, end); }
     }
     for (std::size_t offset = begin; offset < end; offset += block) {
         const std::size_t size = std::min(block, end - offset);
-        widen_block(summands.any_input(0) + offset, sums, size);
-        for (std::size_t q = 1; q < summands.ranks; ++q) {
-            const In* const next = summands.any_input(q) + offset;
+        widen_block(operands.any_input<In>(0) + offset, sums, size);
+        for (std::size_t q = 1; q < operands.ranks; ++q) {
+            const In* const next = operands.any_input<In>(q) + offset;
             switch (op) {
                 case ReduceOp::sum:
                     combine_block(sums, next, size, [](A a, A b) { return add(a, b); });
@@ -164,20 +165,20 @@ void reduce_blocks(ReduceOp op, const Summands<In, Out>& summands, std::size_t b
                     break;
             }
         }
-        write_block<A>(sums, offset, size, summands);
+        write_block<A, Out>(sums, offset, size, operands);
     }
 }
 
 /// Adds up elements from `begin` on side by side, if they are floating-point ones and the processor has sum_lanes.
 /// Returns the end of the finished part.
 template <std::size_t Tree, class In, class Out>
-std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
+std::size_t sum_side_by_side(const Operands& operands, std::size_t begin, std::size_t count) noexcept {
     if constexpr (FloatingElement<In> && FloatingElement<Out>) {
         if (!sums_in_lanes()) { return begin; }
         using A = Arithmetic<Out>;
         const std::size_t rest = (count - begin) % summed_elements<A>;
-        sum_lanes<Tree, A>(summands, begin, count - rest);
-        if (rest != 0) { sum_rest<Tree, A>(summands, count - rest, count); }
+        sum_lanes<Tree, A, In, Out>(operands, begin, count - rest);
+        if (rest != 0) { sum_rest<Tree, A, In, Out>(operands, count - rest, count); }
         return count;
     } else {
         return begin;
@@ -186,21 +187,21 @@ std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begi
 
 /// Implements reduce_in_rank_order(); without `Trees` not for a tree_sum.
 template <bool Trees, class In, class Out>
-void reduce_summands(ReduceOp op, const Summands<In, Out>& summands, std::size_t count) noexcept {
+void reduce_summands(ReduceOp op, const Operands& operands, std::size_t count) noexcept {
     std::size_t done = 0;
-    const std::size_t ranks = summands.ranks;
-    if ((op == ReduceOp::sum || op == ReduceOp::tree_sum) && ranks > 1 && summands.side_by_side()) {
-        const std::size_t begin = summands.elements_before_line(count);
-        reduce_blocks<Trees>(op, summands, 0, begin);
+    const std::size_t ranks = operands.ranks;
+    if ((op == ReduceOp::sum || op == ReduceOp::tree_sum) && ranks > 1 && operands.side_by_side()) {
+        const std::size_t begin = operands.elements_before_line<Out>(count);
+        reduce_blocks<Trees, In, Out>(op, operands, 0, begin);
         if (!Trees || op == ReduceOp::sum || ranks == 2) {
-            done = sum_side_by_side<0>(summands, begin, count);
+            done = sum_side_by_side<0, In, Out>(operands, begin, count);
         } else if constexpr (Trees) {
-            done = ranks == 4   ? sum_side_by_side<4>(summands, begin, count)
-                   : ranks == 8 ? sum_side_by_side<8>(summands, begin, count)
-                                : sum_side_by_side<tree_of_bundles>(summands, begin, count);
+            done = ranks == 4   ? sum_side_by_side<4, In, Out>(operands, begin, count)
+                   : ranks == 8 ? sum_side_by_side<8, In, Out>(operands, begin, count)
+                                : sum_side_by_side<tree_of_bundles, In, Out>(operands, begin, count);
         }
     }
-    reduce_blocks<Trees>(op, summands, done, count);
+    reduce_blocks<Trees, In, Out>(op, operands, done, count);
 }
 
 template <class In, class Out>
@@ -234,7 +235,7 @@ inline constexpr Reducer reducer_of{sizeof(In),
                                     element_type_of<In>,
                                     element_type_of<Out>,
                                     [](ReduceOp op, const Operands& operands, std::size_t count) noexcept {
-                                        reduce_summands<Trees>(op, Summands<In, Out>(operands), count);
+                                        reduce_summands<Trees, In, Out>(op, operands, count);
                                     },
                                     std::is_same_v<In, Out>,
                                     std::is_same_v<Out, Arithmetic<Out>>,

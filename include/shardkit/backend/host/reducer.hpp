@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/comm/any_stream.hpp>
@@ -59,15 +60,44 @@ class Operands {
     /// Returns whether there are few enough to read and write them side by side.
     bool side_by_side() const noexcept { return ranks <= most && results <= most; }
 
+    /// Returns a rank's input of elements of type In.
     /// @pre side_by_side()
-    const void* input(std::size_t rank) const noexcept { return inputs_[rank]; }
-    Result<void> result(std::size_t i) const noexcept { return {places_[i], stores_[i]}; }
-    /// The same of any number.
-    const void* any_input(std::size_t rank) const noexcept {
-        return side_by_side() ? input(rank) : call_input_(input_of_, rank);
+    template <class In>
+    const In* input(std::size_t rank) const noexcept {
+        return static_cast<const In*>(inputs_[rank]);
     }
-    Result<void> any_result(std::size_t i) const noexcept {
-        return side_by_side() ? result(i) : call_result_(result_of_, i);
+    template <class Out>
+    Result<Out> result(std::size_t i) const noexcept {
+        return {static_cast<Out*>(places_[i]), stores_[i]};
+    }
+    /// The same of any number.
+    template <class In>
+    const In* any_input(std::size_t rank) const noexcept {
+        return side_by_side() ? input<In>(rank) : static_cast<const In*>(call_input_(input_of_, rank));
+    }
+    template <class Out>
+    Result<Out> any_result(std::size_t i) const noexcept {
+        if (side_by_side()) { return result<Out>(i); }
+        const Result<void> its = call_result_(result_of_, i);
+        return {static_cast<Out*>(its.data), its.store};
+    }
+
+    /// Returns the number of elements of type Out before the first one at which all streamed results begin a cache
+    /// line; `count` if there is none.
+    /// @pre side_by_side()
+    template <class Out>
+    std::size_t elements_before_line(std::size_t count) const noexcept {
+        constexpr std::size_t line = 64;
+        bool streams = false;
+        std::size_t phase = 0;
+        for (std::size_t i = 0; i < results; ++i) {
+            if (stores_[i] == Store::cached) { continue; }
+            const std::size_t found = reinterpret_cast<std::uintptr_t>(places_[i]) % line;
+            if (found % sizeof(Out) != 0 || (streams && found != phase)) { return count; }
+            phase = found;
+            streams = true;
+        }
+        return std::min(count, (line - phase) % line / sizeof(Out));
     }
 
   private:

@@ -6,78 +6,23 @@
 #include <cstdint>
 #include <new>
 
-#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 
 namespace shardkit::host::detail {
-
-/// The operands with their types. Those that are read and written side by side are copied: a loop that asked the
-/// Operands for them would load one more address for each register.
-template <class In, class Out>
-class Summands {
-  public:
-    const std::size_t ranks;
-    const std::size_t results;
-
-    /// @pre `operands` outlives it
-    explicit Summands(const Operands& operands) noexcept
-        : ranks(operands.ranks), results(operands.results), operands_(operands) {
-        if (!side_by_side()) { return; }
-        for (std::size_t q = 0; q < ranks; ++q) { inputs_[q] = static_cast<const In*>(operands.input(q)); }
-        for (std::size_t i = 0; i < results; ++i) {
-            places_[i] = typed(operands.result(i)).data;
-            stores_[i] = operands.result(i).store;
-        }
-    }
-
-    bool side_by_side() const noexcept { return operands_.side_by_side(); }
-    /// @pre side_by_side()
-    const In* input(std::size_t rank) const noexcept { return inputs_[rank]; }
-    Result<Out> result(std::size_t i) const noexcept { return {places_[i], stores_[i]}; }
-    /// The same of any number.
-    const In* any_input(std::size_t rank) const noexcept { return static_cast<const In*>(operands_.any_input(rank)); }
-    Result<Out> any_result(std::size_t i) const noexcept { return typed(operands_.any_result(i)); }
-
-    /// Returns the number of elements before the first one at which all streamed results begin a cache line; `count`
-    /// if there is none.
-    std::size_t elements_before_line(std::size_t count) const noexcept {
-        constexpr std::size_t line = 64;
-        bool streams = false;
-        std::size_t phase = 0;
-        for (std::size_t i = 0; i < results; ++i) {
-            const Result<Out> its = result(i);
-            if (its.store == Store::cached) { continue; }
-            const std::size_t found = reinterpret_cast<std::uintptr_t>(its.data) % line;
-            if (found % sizeof(Out) != 0 || (streams && found != phase)) { return count; }
-            phase = found;
-            streams = true;
-        }
-        return std::min(count, (line - phase) % line / sizeof(Out));
-    }
-
-  private:
-    static Result<Out> typed(Result<void> result) noexcept { return {static_cast<Out*>(result.data), result.store}; }
-
-    const Operands& operands_;
-    // Only the used entries are set: small sums are frequent.
-    const In* inputs_[Operands::most];
-    Out* places_[Operands::most];
-    Store stores_[Operands::most];
-};
 
 /// The number of elements that are read from a bundle of ranks before the next bundle is.
 inline constexpr std::size_t bundle_block = 1024;
 
 /// Adds to `sum`, which is what input `first` has at `offset`, the Ranks - 1 inputs behind it: pairs of neighbours,
 /// then pairs of these.
-template <std::size_t Ranks, class Sum, class In, class Out>
-[[gnu::always_inline]] inline void add_tree(Sum& sum, const Summands<In, Out>& summands, std::size_t first,
+template <std::size_t Ranks, class In, class Sum>
+[[gnu::always_inline]] inline void add_tree(Sum& sum, const Operands& operands, std::size_t first,
                                             std::size_t offset) noexcept {
     if constexpr (Ranks > 1) {
         constexpr std::size_t half = Ranks / 2;
-        add_tree<half>(sum, summands, first, offset);
-        Sum right = Sum::of(summands.input(first + half) + offset);
-        add_tree<half>(right, summands, first + half, offset);
+        add_tree<half, In>(sum, operands, first, offset);
+        Sum right = Sum::of(operands.input<In>(first + half) + offset);
+        add_tree<half, In>(right, operands, first + half, offset);
         sum.add(right);
     }
 }
@@ -87,41 +32,43 @@ inline constexpr std::size_t tree_of_bundles = 16;
 
 /// How a loop over elements, from one to the next `Sum::count` of them, gets its sums: in rank order, or along a tree
 /// of `Tree` ranks.
-template <std::size_t Tree, class Sum, class In, class Out>
+template <std::size_t Tree, class Sum, class In>
 class Addition {
   public:
-    [[gnu::always_inline]] explicit Addition(const Summands<In, Out>& summands) noexcept : summands_(summands) {}
+    [[gnu::always_inline]] explicit Addition(const Operands& operands) noexcept : operands_(operands) {}
 
     /// Goes on to a block of `count` elements from `offset` on.
     [[gnu::always_inline]] void begin_block(std::size_t, std::size_t) noexcept {}
     /// Returns the elements that the sums are at first.
-    [[gnu::always_inline]] const In* first(std::size_t offset) const noexcept { return summands_.input(0) + offset; }
+    [[gnu::always_inline]] const In* first(std::size_t offset) const noexcept {
+        return operands_.input<In>(0) + offset;
+    }
     /// Adds to `sums`, which lie one behind the other from `offset` on, what else belongs to them.
     template <class... Sums>
     [[gnu::always_inline]] void add_to(std::size_t offset, Sums&... sums) const noexcept {
         if constexpr (Tree != 0) {
-            ((add_tree<Tree>(sums, summands_, 0, offset), offset += Sum::count), ...);
+            ((add_tree<Tree, In>(sums, operands_, 0, offset), offset += Sum::count), ...);
         } else {
             std::size_t q = 1;
             do {  // tested at the end: a test before it would double the instructions, by moves between registers
-                const In* from = summands_.input(q) + offset;
+                const In* from = operands_.input<In>(q) + offset;
                 ((sums.add(from), from += Sum::count), ...);
-            } while (++q < summands_.ranks);
+            } while (++q < operands_.ranks);
         }
     }
 
   private:
-    const Summands<In, Out>& summands_;
+    const Operands& operands_;
 };
 
 /// The same for 16 to 64 ranks, of which a bundle is read side by side: from more the processor fetches too little
 /// ahead. The sums of bundles, of a block that stays in the first-level cache, join as the digits of a binary counter
 /// do: digit k is the sum of 2^k bundles.
-template <class Sum, class In, class Out>
-class Addition<tree_of_bundles, Sum, In, Out> {
+template <class Sum, class In>
+class Addition<tree_of_bundles, Sum, In> {
   public:
-    [[gnu::always_inline]] explicit Addition(const Summands<In, Out>& summands) noexcept
-        : summands_(summands), last_(summands.ranks - bundle) {}
+    [[gnu::always_inline]] explicit Addition(const Operands& operands) noexcept
+        : operands_(operands), last_(operands.ranks - bundle) {}
 
     /// Adds up the ranks before the last bundle.
     /// @pre count <= bundle_block
@@ -129,19 +76,19 @@ class Addition<tree_of_bundles, Sum, In, Out> {
         offset_ = offset;
         for (std::size_t q = 0; q < last_; q += bundle) {
             for (std::size_t i = 0; i < count; i += Sum::count) {
-                Sum sum = Sum::of(summands_.input(q) + offset + i);
-                add_tree<bundle>(sum, summands_, q, offset + i);
+                Sum sum = Sum::of(operands_.input<In>(q) + offset + i);
+                add_tree<bundle, In>(sum, operands_, q, offset + i);
                 std::byte* const digit = join(sum, q, i);
                 ::new (static_cast<void*>(digit)) Sum(sum);
             }
         }
     }
     [[gnu::always_inline]] const In* first(std::size_t offset) const noexcept {
-        return summands_.input(last_) + offset;
+        return operands_.input<In>(last_) + offset;
     }
     template <class... Sums>
     [[gnu::always_inline]] void add_to(std::size_t offset, Sums&... sums) noexcept {
-        ((add_tree<bundle>(sums, summands_, last_, offset), join(sums, last_, offset - offset_),
+        ((add_tree<bundle, In>(sums, operands_, last_, offset), join(sums, last_, offset - offset_),
           offset += Sum::count),
          ...);
     }
@@ -164,7 +111,7 @@ class Addition<tree_of_bundles, Sum, In, Out> {
         return digit;
     }
 
-    const Summands<In, Out>& summands_;
+    const Operands& operands_;
     std::size_t last_;
     std::size_t offset_ = 0;
     alignas(64) std::byte digits_[digits * digit_bytes];

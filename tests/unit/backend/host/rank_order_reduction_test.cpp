@@ -195,7 +195,7 @@ bool is_sum(T sum, T a, T b) {
     return same_bits(sum, static_cast<T>(given_a + given_b));
 }
 
-/// Adds every value of T to others of each kind, in both orders, by `sum_up(summands, count)`.
+/// Adds every value of T to others of each kind, in both orders, by `sum_up(operands, count)`.
 template <class T, class SumUp>
 void check_every_value(SumUp sum_up) {
     constexpr std::size_t values = 65536;
@@ -223,9 +223,8 @@ void check_every_value(SumUp sum_up) {
                     };
                     const auto result = [&](std::size_t) { return host::detail::Result<T>{sums, store}; };
                     const host::detail::Operands operands(2, input, 1, result);
-                    const host::detail::Summands<T, T> summands(operands);
                     std::fill_n(sums, values, from_bits<T>(0x1234));
-                    sum_up(summands, values);
+                    sum_up(operands, values);
                     host::detail::finish(store);
                     std::size_t wrong = 0;
                     for (std::size_t i = 0; i < values; ++i) {
@@ -244,18 +243,18 @@ void check_every_value(SumUp sum_up) {
 
 TEST_CASE_TEMPLATE("host: sums of every 16-bit value are those of one by one, with every set of instructions", T,
                    bf16, fp16) {
-    check_every_value<T>([](const auto& summands, std::size_t count) {
-        host::detail::reduce_blocks(ReduceOp::sum, summands, 0, count);
+    check_every_value<T>([](const auto& operands, std::size_t count) {
+        host::detail::reduce_blocks<true, T, T>(ReduceOp::sum, operands, 0, count);
     });
     if (host::detail::sums_in_lanes()) {
-        check_every_value<T>([](const auto& summands, std::size_t count) {
-            host::detail::avx2::sum_lanes<float>(summands, 0, count);
+        check_every_value<T>([](const auto& operands, std::size_t count) {
+            host::detail::avx2::sum_lanes<float, 0, T, T>(operands, 0, count);
         });
     }
     if constexpr (std::is_same_v<T, bf16>) {
         if (host::detail::avx512::use()) {
-            check_every_value<T>([](const auto& summands, std::size_t count) {
-                host::detail::avx512::sum_bf16<0>(summands, 0, count);
+            check_every_value<T>([](const auto& operands, std::size_t count) {
+                host::detail::avx512::sum_bf16<0>(operands, 0, count);
             });
         }
     }
@@ -277,10 +276,9 @@ void check_tree(std::size_t ranks) {
     const auto input = [&](std::size_t q) { return static_cast<const T*>(inputs[q].data()); };
     const auto result = [&](std::size_t) { return host::detail::Result<T>{sums.data()}; };
     const host::detail::Operands operands(ranks, input, 1, result);
-    const host::detail::Summands<T, T> summands(operands);
     const auto check = [&](auto sum_up) {
         std::fill(sums.begin(), sums.end(), T{});
-        sum_up(summands, 0, count);
+        sum_up(operands, 0, count);
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < count; ++i) {
             wrong += same_bits(sums[i], expected<T, T>(ReduceOp::tree_sum, ranks, i)) ? 0U : 1U;
@@ -289,7 +287,7 @@ void check_tree(std::size_t ranks) {
         CHECK(wrong == 0);
     };
     check([](const auto& given, std::size_t begin, std::size_t end) {
-        host::detail::reduce_blocks(ReduceOp::tree_sum, given, begin, end);
+        host::detail::reduce_blocks<true, T, T>(ReduceOp::tree_sum, given, begin, end);
     });
     if (host::detail::sums_in_lanes()) { check(host::detail::avx2::sum_lanes<A, Tree, T, T>); }
     if constexpr (std::is_same_v<T, bf16>) {
