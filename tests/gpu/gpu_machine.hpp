@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include <shardkit/backend/cub/kernels.hpp>
-#include <shardkit/backend/cuda/device_buffer.hpp>
+#include <shardkit/backend/cuda/owned_bytes.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 
@@ -18,7 +18,9 @@ class GpuMachine {
     using Machine = test::Machine<gpu::Kernels>;
 
     explicit GpuMachine(std::size_t bytes = std::size_t{64} << 20U)
-        : timeline_(stream_.ref()), memory_(bytes, stream_.ref()), machine_(timeline_.ref(), memory_.span()) {}
+        : timeline_(stream_.ref()),
+          memory_(gpu::detail::device_bytes(bytes, stream_.ref())),
+          machine_(timeline_.ref(), memory_.span()) {}
 
     Machine& machine() noexcept { return machine_; }
     gpu::TimelineRef stream() noexcept { return timeline_.ref(); }
@@ -26,7 +28,7 @@ class GpuMachine {
   private:
     gpu::Stream stream_;
     gpu::Timeline timeline_;
-    gpu::detail::DeviceBuffer<std::byte> memory_;
+    gpu::detail::OwnedBytes memory_;
     Machine machine_;
 };
 

@@ -19,6 +19,7 @@
 #include "../unit/backend/cub/adamw_checks.hpp"
 #include "../unit/backend/cub/norm_pieces.hpp"
 #include "../unit/backend/cub/sgd_checks.hpp"
+#include "../unit/backend/cuda/typed_bytes.hpp"
 #include "gpu_machine.hpp"
 #include "skip.hpp"
 
@@ -50,7 +51,7 @@ template <class T>
 class Large {
   public:
     Large(std::size_t size, const sk::gpu::TimelineRef& stream)
-        : memory_(size, sk::gpu::StreamRef(stream.native())), stream_(stream) {}
+        : memory_(on_device<T>(size, sk::gpu::StreamRef(stream.native()))), stream_(stream) {}
     std::span<T> span() const { return memory_.span(); }
     std::span<const T> view() const { return memory_.span(); }
 
@@ -68,7 +69,7 @@ class Large {
     }
 
   private:
-    sk::gpu::detail::DeviceBuffer<T> memory_;
+    TypedBytes<T> memory_;
     sk::gpu::TimelineRef stream_;
 };
 

@@ -39,11 +39,11 @@ constexpr std::chrono::seconds time_to_end{20};  // connecting to nobody and end
 bool is_last(const Place& place) { return place.rank + 1 == place.ranks; }
 
 /// Sums for which the host does not wait.
-void sum(sk::nccl::World& world, const sk::gpu::detail::ArenaBuffer<float>& values) {
+void sum(sk::nccl::World& world, const sk::HostBuffer<float>& values) {
     const auto stream = world.streams().communication;
     sk::all_reduce_in_place(sk::host::Communicator(world), sk::ReduceOp::sum, values.span(), stream);
 }
-void sum_and_wait(sk::nccl::World& world, const sk::gpu::detail::ArenaBuffer<float>& values) {
+void sum_and_wait(sk::nccl::World& world, const sk::HostBuffer<float>& values) {
     sum(world, values);
     world.streams().communication.synchronize();
 }
@@ -74,7 +74,7 @@ void check_verbs_with(const Place& place, sk::nccl::Registration registration) {
 /// `lost` does not return.
 void check_last_is_lost(const Place& place, void (*lost)()) {
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
-    const auto values = world.buffer<float>(1000);
+    const auto values = world.communicator().buffer<float>(1000);
     check_last_is_gone(
         place, world, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); }, lost);
 }
@@ -104,7 +104,7 @@ RANK_CASE("a thousand launches") {
     sk::nccl::Options options = place.options();
     options.timeout = std::chrono::seconds(1);
     sk::nccl::World world(sk::nccl::Borrow{sk::nccl::native(sk::host::Communicator(connected))}, options);
-    const auto values = world.buffer<float>(1000);
+    const auto values = world.communicator().buffer<float>(1000);
     sum_and_wait(world, values);
     {
         const auto streams = world.streams();
@@ -134,7 +134,7 @@ RANK_CASE("windows") { check_verbs_with(place, sk::nccl::Registration::windows);
 /// `launches` between two verbs, of which eight may be under way: CUDA queues about 1,000.
 static void check_loop_ends(const Place& place, int launches) {
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
-    const auto values = world.buffer<float>(1000);
+    const auto values = world.communicator().buffer<float>(1000);
     check_last_is_gone(
         place, world, [&] { sum_and_wait(world, values); },
         [&] {
@@ -156,7 +156,7 @@ RANK_CASE("a graph that lives") {
     std::optional<step_trainer::CapturedStep> step;
     {
         sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
-        const auto values = world.buffer<float>(1000);
+        const auto values = world.communicator().buffer<float>(1000);
         check_last_is_gone(
             place, world,
             [&] {
@@ -176,7 +176,7 @@ RANK_CASE("borrowed") {
             ncclSuccess);
     {
         sk::nccl::World world(sk::nccl::Borrow{own}, place.options());
-        const auto values = world.buffer<float>(1000);
+        const auto values = world.communicator().buffer<float>(1000);
         check_last_is_gone(
             place, world, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
     }
@@ -187,7 +187,7 @@ RANK_CASE("survivors") {
     sk::nccl::Options options = place.options();
     options.survivable = true;
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
-    const auto values = world.buffer<float>(1000);
+    const auto values = world.communicator().buffer<float>(1000);
     check_last_is_gone(
         place, world, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
     const std::array<std::size_t, 1> lost{place.ranks - 1};

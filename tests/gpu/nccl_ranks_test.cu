@@ -142,7 +142,7 @@ RANK_CASE("memory") {
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
     taken.push_back(mebibytes_taken());
     const sk::host::Communicator comm(world);
-    const auto values = world.buffer<float>(1000);
+    const auto values = world.communicator().buffer<float>(1000);
     sk::all_reduce_in_place(comm, sk::ReduceOp::sum, values.span(), world.streams().communication);
     world.streams().communication.synchronize();
     taken.push_back(mebibytes_taken());
@@ -182,8 +182,8 @@ RANK_CASE("the same bits") {
     for (const std::size_t size : sizes) {
         if (size > most_elements) { continue; }
         CAPTURE(size);
-        auto values = world.buffer<float>(size);
-        auto hashes = world.buffer<std::uint64_t>(2);
+        auto values = world.communicator().buffer<float>(size);
+        auto hashes = world.communicator().buffer<std::uint64_t>(2);
         std::vector<float> host(size);
         for (std::size_t i = 0; i < size; ++i) { host[i] = addend(place.rank, i); }
         Kernels::copy_in(stream, std::span<const float>(host), values.span());
@@ -221,8 +221,8 @@ std::size_t equal_sums(const Place& place, sk::nccl::World& world, std::size_t e
     const sk::host::Communicator comm(world);
     const auto stream = world.streams().communication;
     const std::size_t size = each * place.ranks;
-    auto addends = world.buffer<T>(size);
-    auto scattered = world.buffer<float>(each);
+    auto addends = world.communicator().buffer<T>(size);
+    auto scattered = world.communicator().buffer<float>(each);
     const auto part = [](std::size_t rank, std::size_t i) {
         return T((i % 3 == rank % 2 ? -1.0F : 1.0F) * addend(rank, i));
     };

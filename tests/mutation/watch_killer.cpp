@@ -24,7 +24,7 @@ int main() {
     std::atomic<bool> waited_for = false;
     std::atomic<bool> recorded = false;
     gpu_ranks::with_world(2, options, [&](const gpu_ranks::Comm& comm, nccl::World& world) {
-        auto values = world.buffer<float>(100);
+        auto values = world.communicator().buffer<float>(100);
         const auto stream = world.streams().communication;
         barrier(comm, stream);
         stream.synchronize();

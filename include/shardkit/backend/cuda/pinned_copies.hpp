@@ -10,7 +10,7 @@
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/event.hpp>
-#include <shardkit/backend/cuda/pinned_buffer.hpp>
+#include <shardkit/backend/cuda/owned_bytes.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -44,8 +44,8 @@ class PinnedCopies final : public engine::MemoryCopies {
   private:
     static constexpr std::size_t slot_bytes = std::size_t{1} << 20U;
     struct Slot {
-        explicit Slot(SourceLocation where) : memory(slot_bytes, where), copied(where) {}
-        PinnedBuffer<std::byte> memory;
+        explicit Slot(SourceLocation where) : memory(pinned_bytes(slot_bytes, where)), copied(where) {}
+        OwnedBytes memory;
         Event copied;
     };
 

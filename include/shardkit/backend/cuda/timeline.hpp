@@ -11,10 +11,10 @@
 
 #include <shardkit/backend/cuda/backoff.hpp>
 #include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/cuda/device_buffer.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/event.hpp>
 #include <shardkit/backend/cuda/named_ranges.hpp>
+#include <shardkit/backend/cuda/owned_bytes.hpp>
 #include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timed_events.hpp>
@@ -193,7 +193,7 @@ class TimelineState final : public engine::WorkQueue {
           captured_events_(options.events, where) {
         // This refuses a stream of another device here, and not in the first step.
         check(cudaEventRecord(events_.next(), stream.native()), "cudaEventRecord", where);
-        scratch_ = DeviceBuffer<std::byte>(options.scratch_bytes, stream, where);
+        scratch_ = device_bytes(options.scratch_bytes, stream, where);
     }
 
     /// A bit of the points of events that were recorded in a graph capture.
@@ -252,7 +252,7 @@ class TimelineState final : public engine::WorkQueue {
     std::uint64_t of_last_capture_ = 0;  // the first point of its events
     std::uint64_t waited_ = 0;           // the host has waited for work before this point
     int trusting_ = 0;
-    DeviceBuffer<std::byte> scratch_;
+    OwnedBytes scratch_;
     cudaError_t failure_ = cudaSuccess;
     std::string_view failed_call_;  // a string literal
 };

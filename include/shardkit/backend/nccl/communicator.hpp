@@ -9,7 +9,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/pinned_copies.hpp>
@@ -74,12 +73,8 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         return traits;
     }
     Streams<AnyStream> streams() const noexcept override { return world_.streams(); }
-    std::shared_ptr<void> place(std::size_t bytes) const override {
-        return placed(world_.buffer<std::uint8_t>(bytes));
-    }
-    std::shared_ptr<void> place_local(std::size_t bytes) const override {
-        return placed(world_.local_buffer<std::uint8_t>(bytes));
-    }
+    std::shared_ptr<void> place(std::size_t bytes) const override { return placed(world_.buffer(bytes)); }
+    std::shared_ptr<void> place_local(std::size_t bytes) const override { return placed(world_.local_buffer(bytes)); }
 
     const host::DeviceMemory* device_memory() const noexcept override { return this; }
     void require_memory(const void* data, std::size_t bytes, std::string_view what,
@@ -94,7 +89,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         return std::make_unique<gpu::detail::PinnedCopies>(on(after, where), where);
     }
     std::shared_ptr<void> place_on_host(std::size_t bytes) const override {
-        return placed(world_.host_buffer<std::uint8_t>(bytes));
+        return placed(world_.host_buffer(bytes));
     }
     AnyStream copy_stream(engine::LinkWay way) const noexcept override { return world_.copy_stream(way); }
     AnyStream host_stream() const noexcept override { return world_.host_stream(); }

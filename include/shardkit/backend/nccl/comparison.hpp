@@ -12,9 +12,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/device_buffer.hpp>
 #include <shardkit/backend/cuda/error.hpp>
-#include <shardkit/backend/cuda/pinned_buffer.hpp>
+#include <shardkit/backend/cuda/owned_bytes.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
@@ -65,8 +64,8 @@ class Comparison {
           timeline_(stream_.ref(where),
                     {.events = 1, .scratch_bytes = comparison_scratch_bytes, .device = device, .watch = &watch},
                     where),
-          host_(ranks * shardkit::detail::trace_bytes, where),
-          device_(ranks * shardkit::detail::trace_bytes, stream_.ref(where), where) {}
+          host_(gpu::detail::pinned_bytes(ranks * shardkit::detail::trace_bytes, where)),
+          device_(gpu::detail::device_bytes(ranks * shardkit::detail::trace_bytes, stream_.ref(where), where)) {}
 
     /// Connects the ranks of a new group a second time. Collective over the group; the host waits.
     /// @throws CommError
@@ -95,8 +94,8 @@ class Comparison {
   private:
     gpu::Stream stream_;
     gpu::Timeline timeline_;
-    gpu::detail::PinnedBuffer<std::byte> host_;
-    gpu::detail::DeviceBuffer<std::byte> device_;
+    gpu::detail::OwnedBytes host_;
+    gpu::detail::OwnedBytes device_;
 };
 
 }  // namespace shardkit::nccl::detail

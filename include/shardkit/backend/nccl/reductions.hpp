@@ -24,12 +24,6 @@
 
 namespace shardkit::nccl::detail {
 
-/// Says whether a reduction over several ranks is one call of NCCL's, with no staging memory.
-inline bool is_direct(const host::detail::Reducer& types, ReduceOp op) noexcept {
-    const bool floating = types.on_device != nullptr;
-    return types.one_type && types.out_is_arithmetic && !(floating && op != ReduceOp::sum);
-}
-
 /// A reduction, with NCCL's own sums, in the order that NCCL chooses. It differs between an all-reduce and a
 /// reduce-scatter: the bits are not those of another engine or policy. Addends whose type is not the arithmetic of
 /// the sum, such as 16-bit ones, are widened into staging memory piece by piece and sent at that width, as NCCL would

@@ -14,9 +14,8 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/arena.hpp>
-#include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/event.hpp>
-#include <shardkit/backend/cuda/pinned_buffer.hpp>
+#include <shardkit/backend/cuda/owned_bytes.hpp>
 #include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
@@ -62,13 +61,13 @@ struct Resources {
           local_chunks(device),
           tables(local_chunks, local_chunk_bytes, where),
           local_buffers(local_chunks, gpu::detail::Arena::granularity, where),
-          staging(arena, staging_size(options, ranks), communication.ref(), where),
-          host_records(ranks * record_bytes, where) {
+          staging(gpu::detail::arena_bytes(arena, staging_size(options, ranks), communication.ref(), where)),
+          host_records(gpu::detail::pinned_bytes(ranks * record_bytes, where)) {
         if (options.each_call.resident_gathers) { gather_started.emplace(where); }
         if (!separates_reductions(options, ranks)) { return; }
         reduction.emplace(nullptr, gpu::Priority::greatest, gpu::TimelineOptions{.device = device, .watch = &watch},
                           where);
-        reduction_staging = gpu::detail::ArenaBuffer<std::uint8_t>(arena, staging.size(), communication.ref(), where);
+        reduction_staging = gpu::detail::arena_bytes(arena, staging.size(), communication.ref(), where);
     }
 
     /// Returns the stream of reductions: communication, if they have none of their own.
@@ -79,13 +78,13 @@ struct Resources {
     }
     /// Returns the staging memory that verbs on that stream use in turn.
     std::span<std::byte> staging_of(const gpu::TimelineRef& stream) noexcept {
-        return std::as_writable_bytes((runs_beside(stream) ? reduction_staging : staging).span());
+        return (runs_beside(stream) ? reduction_staging : staging).span();
     }
 
     /// Replaces the staging memory of the stream of reductions. @pre the streams are idle
     void grow_staging(std::size_t bytes, SourceLocation where) {
-        gpu::detail::ArenaBuffer<std::uint8_t> grown(arena, bytes, communication.ref(), where);
-        (reduction ? reduction_staging : staging) = std::move(grown);
+        (reduction ? reduction_staging : staging) =
+            gpu::detail::arena_bytes(arena, bytes, communication.ref(), where);
     }
 
     /// Makes the host wait for all work on the streams.
@@ -127,10 +126,9 @@ struct Resources {
     // For a rank's own kernels, never registered: what other ranks may lack.
     gpu::detail::Arena tables;         ///< of buffers below small_buffer_bytes
     gpu::detail::Arena local_buffers;  ///< of others, each in a chunk of its own
-    gpu::detail::ArenaBuffer<std::uint8_t>
-        staging;  ///< of the first chunk, so that NCCL knows it where it knows the chunks
-    gpu::detail::ArenaBuffer<std::uint8_t> reduction_staging;
-    gpu::detail::PinnedBuffer<std::byte> host_records;  ///< records that ranks exchange in a split
+    gpu::detail::OwnedBytes staging;   ///< of the first chunk, so that NCCL knows it where it knows the chunks
+    gpu::detail::OwnedBytes reduction_staging;
+    gpu::detail::OwnedBytes host_records;  ///< records that ranks exchange in a split
 
   private:
     static gpu::TimelineOptions few_events(std::size_t events, int device, gpu::Watch& watch) noexcept {

@@ -17,10 +17,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
-#include <shardkit/backend/cuda/pinned_buffer.hpp>
+#include <shardkit/backend/cuda/owned_bytes.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/nccl/api.hpp>
@@ -149,24 +148,22 @@ class World final : public detail::Connections {
     host::Communicator communicator();
 
     /// Allocates zeroed device memory out of the World's chunks.
-    template <Element T>
-    gpu::detail::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
-        gpu::detail::ArenaBuffer<T> result(resources_->arena, size, resources_->compute.ref(), where);
+    gpu::detail::OwnedBytes buffer(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
+        auto result = gpu::detail::arena_bytes(resources_->arena, bytes, resources_->compute.ref(), where);
         register_memory(where);
         return result;
     }
     /// Allocates likewise, but out of chunks that NCCL never sees: for memory whose size depends on the rank. Small
     /// buffers share chunks, and each other one has its own.
-    template <Element T>
-    gpu::detail::ArenaBuffer<T> local_buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
-        const bool small = size < detail::small_buffer_bytes / sizeof(T);
-        return {small ? resources_->tables : resources_->local_buffers, size, resources_->compute.ref(), where};
+    gpu::detail::OwnedBytes local_buffer(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
+        const bool small = bytes < detail::small_buffer_bytes;
+        return gpu::detail::arena_bytes(small ? resources_->tables : resources_->local_buffers, bytes,
+                                        resources_->compute.ref(), where);
     }
     /// Allocates zeroed pinned memory of the host.
-    template <Element T>
-    gpu::detail::PinnedBuffer<T> host_buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
+    gpu::detail::OwnedBytes host_buffer(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
         const gpu::detail::DeviceGuard guard(device_, where);
-        return gpu::detail::PinnedBuffer<T>(size, where);
+        return gpu::detail::pinned_bytes(bytes, where);
     }
     /// Returns the stream of copies between pinned memory and the GPU's that go one way, beside the other streams.
     gpu::TimelineRef copy_stream(engine::LinkWay way) const noexcept {

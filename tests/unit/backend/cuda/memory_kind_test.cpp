@@ -6,20 +6,17 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/cuda/device_buffer.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
-#include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 
 #include "unit/backend/cuda/clean_machine.hpp"
+#include "unit/backend/cuda/typed_bytes.hpp"
 #include "unit/thrown_message.hpp"
 
 namespace memory_kind_test {
 
 using shardkit::gpu::Stream;
-using shardkit::gpu::detail::DeviceBuffer;
 using shardkit::gpu::detail::DeviceGuard;
-using shardkit::gpu::detail::PinnedBuffer;
 using shardkit::gpu::detail::require_device_memory;
 using shardkit::gpu::detail::require_host_memory;
 
@@ -38,8 +35,8 @@ std::string refused_by_host(const void* pointer) {
 TEST_CASE("memory kinds: each side takes its own, and managed memory is of both") {
     const CleanMachine machine;
     const Stream stream;
-    const DeviceBuffer<float> device(3, stream.ref());
-    const PinnedBuffer<float> pinned(3);
+    const TypedBytes<float> device = on_device<float>(3, stream.ref());
+    const TypedBytes<float> locked = pinned<float>(3);
     const float plain = 0;
     void* managed = nullptr;
     REQUIRE(cudaMallocManaged(&managed, 16) == cudaSuccess);
@@ -47,19 +44,19 @@ TEST_CASE("memory kinds: each side takes its own, and managed memory is of both"
     CHECK_NOTHROW(require_device_memory(device.data() + 2, 4, 0, "shard"));
     CHECK_NOTHROW(require_device_memory(managed, 16, 0, "shard"));
     CHECK_NOTHROW(require_host_memory(&plain, 4, "values"));
-    CHECK_NOTHROW(require_host_memory(pinned.data(), 12, "values"));
+    CHECK_NOTHROW(require_host_memory(locked.data(), 12, "values"));
     CHECK_NOTHROW(require_host_memory(managed, 16, "values"));
     CHECK(cudaFree(managed) == cudaSuccess);
 }
 
 TEST_CASE("memory kinds: host memory for a device is refused by name, pinned too") {
     const CleanMachine machine;
-    const PinnedBuffer<float> pinned(3);
+    const TypedBytes<float> locked = pinned<float>(3);
     const float plain = 0;
     const std::string message = refused_by_device(&plain, 2);
     CHECK(message.find("all_gather: shard: host memory given, device memory of GPU 2 expected (") == 0);
     CHECK(message.find("memory_kind_test.cpp:") != std::string::npos);
-    CHECK(refused_by_device(pinned.data(), 0).find("all_gather: shard: host memory given, device memory of GPU 0") ==
+    CHECK(refused_by_device(locked.data(), 0).find("all_gather: shard: host memory given, device memory of GPU 0") ==
           0);
     CHECK(refused_by_device(nullptr, 0).find("all_gather: shard: a null pointer given, device memory of GPU 0") == 0);
 }
@@ -68,7 +65,7 @@ TEST_CASE("memory kinds: memory of another device is refused with both devices")
     const CleanMachine machine;
     const DeviceGuard guard(3);
     const Stream stream;
-    const DeviceBuffer<float> other(3, stream.ref());
+    const TypedBytes<float> other = on_device<float>(3, stream.ref());
     CHECK(refused_by_device(other.data(), 0)
               .find("all_gather: shard: device memory of GPU 3 given, device memory of GPU 0 expected") == 0);
     CHECK_NOTHROW(require_device_memory(other.data(), 12, 3, "shard"));
@@ -77,7 +74,7 @@ TEST_CASE("memory kinds: memory of another device is refused with both devices")
 TEST_CASE("memory kinds: device memory for the host is refused by name") {
     const CleanMachine machine;
     const Stream stream;
-    const DeviceBuffer<float> device(3, stream.ref());
+    const TypedBytes<float> device = on_device<float>(3, stream.ref());
     CHECK(refused_by_host(device.data()).find("write: values: device memory of GPU 0 given, host memory expected") ==
           0);
     CHECK(refused_by_host(nullptr).find("write: values: a null pointer given, host memory expected") == 0);

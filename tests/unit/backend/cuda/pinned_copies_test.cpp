@@ -8,19 +8,18 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/cuda/device_buffer.hpp>
 #include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/backend/cuda/host_work.hpp"
+#include "unit/backend/cuda/typed_bytes.hpp"
 
 namespace pinned_copies_test {
 
 using shardkit::gpu::Stream;
 using shardkit::gpu::Timeline;
-using shardkit::gpu::detail::DeviceBuffer;
 using shardkit::gpu::detail::DeviceGuard;
 using shardkit::gpu::detail::PinnedCopies;
 
@@ -30,7 +29,7 @@ TEST_CASE("PinnedCopies: copies come after what the stream had been given, on a 
         const DeviceGuard selected(1);
         const Stream stream;
         Timeline timeline(stream.ref(), {.events = 4, .scratch_bytes = 1024});
-        const DeviceBuffer<std::uint8_t> memory(3000, stream.ref());
+        const TypedBytes<std::uint8_t> memory = on_device<std::uint8_t>(3000, stream.ref());
         HostWork work;
         work.enqueue(timeline.ref(), [&] { std::fill_n(memory.data(), memory.size(), std::uint8_t{7}); });
         PinnedCopies copies(timeline.ref());
@@ -63,7 +62,7 @@ TEST_CASE(
         const DeviceGuard selected(1);
         const Stream stream;
         Timeline timeline(stream.ref(), {.events = 4, .scratch_bytes = 1024});
-        const DeviceBuffer<std::uint8_t> memory(4000, stream.ref());
+        const TypedBytes<std::uint8_t> memory = on_device<std::uint8_t>(4000, stream.ref());
         HostWork work;
         work.enqueue(timeline.ref(), [&] { std::fill_n(memory.data(), memory.size(), std::uint8_t{7}); });
         PinnedCopies copies(timeline.ref());

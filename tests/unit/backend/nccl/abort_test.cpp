@@ -132,7 +132,7 @@ TEST_CASE("nccl: a rank that dies while a CUDA graph holds the communicators end
         check_ends(2, 1, [&](std::size_t rank) {
             nccl::World world(id, 2, rank, gpu_ranks::impatient());
             const Comm comm(world);
-            auto values = world.buffer<float>(100);
+            auto values = world.communicator().buffer<float>(100);
             const auto streams = world.streams();
             const CapturedStep step(streams, [&] { add_over(comm, values.span(), streams.communication); });
             step.launch();
@@ -153,7 +153,7 @@ TEST_CASE("nccl: a graph that outlives its failed World keeps memory and streams
     check_ends(2, 1, [&](std::size_t rank) {
         nccl::World world(id, 2, rank, gpu_ranks::impatient());
         const Comm comm(world);
-        auto values = world.buffer<float>(100);
+        auto values = world.communicator().buffer<float>(100);
         const auto streams = world.streams();
         graphs[rank].emplace(streams, [&] { add_over(comm, values.span(), streams.communication); });
         if (rank == 1) {
@@ -184,7 +184,7 @@ TEST_CASE("nccl: a World's end waits at most 30 seconds for aborts that a graph 
         outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
             nccl::World world(id, 2, rank, options);
             const Comm comm(world);
-            auto values = world.buffer<float>(100);
+            auto values = world.communicator().buffer<float>(100);
             const auto streams = world.streams();
             graphs[rank].emplace(streams, [&] { add_over(comm, values.span(), streams.communication); });
             if (rank == 1) {
@@ -212,7 +212,7 @@ TEST_CASE("nccl: communicators whose kernels sit behind each other's hung one ar
                 nccl::World world(id, 2, rank, gpu_ranks::impatient());
                 const Comm comm(world);
                 const Comm other = split(comm, 0, rank, "other");
-                auto values = world.buffer<float>(100);
+                auto values = world.communicator().buffer<float>(100);
                 const auto stream = world.streams().communication;
                 if (rank == 1) {
                     standin::kill_rank(nccl::native(comm));
@@ -238,7 +238,7 @@ TEST_CASE(
         nccl::World world(nccl::Borrow{users[rank]}, gpu_ranks::impatient());
         const Comm comm(world);
         const Comm child = split(comm, 0, rank, "child");
-        auto values = world.buffer<float>(100);
+        auto values = world.communicator().buffer<float>(100);
         const auto stream = world.streams().communication;
         if (rank == 1) { return standin::kill_rank(users[1]); }
         add_over(comm, values.span(), stream);

@@ -6,13 +6,14 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/backend/cuda/device_buffer.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/engine.hpp>
 #include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
+
+#include "unit/backend/cuda/typed_bytes.hpp"
 
 /// The kernels of an engine that is chosen at run time, on a stream of the host or of a device.
 namespace any_kernels_checks {
@@ -27,8 +28,7 @@ class Memory {
   public:
     Memory(const sk::AnyStream& stream, const std::vector<T>& values) : stream_(stream), host_(values) {
         if (!stream.on_device()) { return; }
-        device_ = sk::gpu::detail::DeviceBuffer<T>(values.size(),
-                                                   sk::gpu::StreamRef(sk::gpu::TimelineRef(stream).native()));
+        device_ = on_device<T>(values.size(), sk::gpu::StreamRef(sk::gpu::TimelineRef(stream).native()));
         Kernels::copy_in(stream_, std::span<const T>(host_), device_.span());
     }
     std::span<T> span() { return stream_.on_device() ? device_.span() : std::span<T>(host_); }
@@ -41,7 +41,7 @@ class Memory {
   private:
     sk::AnyStream stream_;
     std::vector<T> host_;
-    sk::gpu::detail::DeviceBuffer<T> device_;
+    TypedBytes<T> device_;
 };
 
 /// Adds the index to a number.

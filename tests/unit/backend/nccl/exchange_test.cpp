@@ -26,6 +26,7 @@
 #include "small_trainer_runs.hpp"
 #include "temporary_folder.hpp"
 #include "test_size.hpp"
+#include "unit/backend/cuda/typed_bytes.hpp"
 
 namespace exchange_test {
 
@@ -231,7 +232,7 @@ void check_sums(const gpu_ranks::Comm& comm, std::size_t k, bool outside = false
     const std::size_t ranks = comm.size();
     const std::size_t n = ranks * k;
     auto memory = comm.template buffer<In>(n);
-    sk::gpu::detail::DeviceBuffer<In> own(outside ? n : 0, sk::gpu::StreamRef(stream.native()));
+    const auto own = on_device<In>(outside ? n : 0, sk::gpu::StreamRef(stream.native()));
     const std::span<In> in = outside ? own.span() : memory.span();
     auto out = comm.template buffer<Out>(n);
     std::vector<In> addends(n);

@@ -128,7 +128,7 @@ TEST_CASE("nccl: two communicators at once fit on the GPU, or NCCL orders their 
         const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
             const auto streams = world.streams();
             comm.separate_reductions();
-            auto values = world.buffer<float>(100);
+            auto values = world.communicator().buffer<float>(100);
             if (comm.rank() == 0) { taken = standin::configuration(nccl::native(comm)).maxCTAs; }
             all_gather_in_place(comm, values.span(), streams.communication);
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction);
@@ -215,7 +215,7 @@ TEST_CASE("nccl: each collective says what the options ask for, and nothing wher
         const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
             const auto stream = world.streams().communication;
             for (const std::size_t count : {std::size_t{1024}, std::size_t{1026}}) {
-                auto values = world.buffer<float>(count);
+                auto values = world.communicator().buffer<float>(count);
                 all_gather_in_place(comm, values.span(), stream);
                 all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
                 reduce_scatter_in_place(comm, ReduceOp::sum, values.span(), stream);
@@ -273,8 +273,8 @@ TEST_CASE("nccl: a gather ahead keeps out later work of the compute stream until
         std::atomic<bool> checked = false;
         const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
             const auto streams = world.streams();
-            auto values = world.buffer<float>(64);
-            auto later = world.buffer<float>(1);
+            auto values = world.communicator().buffer<float>(64);
+            auto later = world.communicator().buffer<float>(1);
             streams.compute.synchronize();
             if (comm.rank() == 1) { checked.wait(false); }
             if (comm.rank() == 0) { standin::hold(streams.communication.native()); }

@@ -288,7 +288,7 @@ TEST_CASE("nccl: staging memory grows behind all verbs that use it, on whichever
     const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
         bool over = false;
         const auto compute = world.streams().compute;
-        auto values = world.buffer<bf16>(100);
+        auto values = world.communicator().buffer<bf16>(100);
         all_reduce_in_place(comm, ReduceOp::sum, values.span(), compute, here);  // staged, as fp32
         const auto note = [](void* flag) { *static_cast<bool*>(flag) = true; };
         gpu::detail::check(cudaLaunchHostFunc(compute.native(), note, &over), "cudaLaunchHostFunc");
@@ -324,7 +324,7 @@ TEST_CASE("nccl: what reductions' communicator fails with is told by its name, a
     const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::impatient(), [](const Comm& comm, nccl::World& world) {
         comm.separate_reductions();
         const auto streams = world.streams();
-        auto values = world.buffer<float>(10);
+        auto values = world.communicator().buffer<float>(10);
         streams.compute.synchronize();
         standin::set_async_error(world.world_group().reductions->comm, ncclSystemError);
         const std::string said = thrown_message<CommError>([&] {
@@ -345,7 +345,7 @@ TEST_CASE("nccl: an error of the reductions' communicator ends a wait for gather
         comm.separate_reductions();
         const auto streams = world.streams();
         standin::hold(streams.communication.native());
-        auto values = world.buffer<float>(10);
+        auto values = world.communicator().buffer<float>(10);
         all_gather_in_place(comm, values.span(), streams.communication, here);
         standin::set_async_error(world.world_group().reductions->comm, ncclSystemError);
         const std::string said = thrown_message<CommError>([&] { streams.communication.synchronize(here); });
@@ -366,7 +366,7 @@ TEST_CASE("nccl: a rank that dies in a reduction ends the others, whatever gathe
             const Comm comm(world);
             comm.separate_reductions();
             const auto streams = world.streams();
-            auto values = world.buffer<float>(30);
+            auto values = world.communicator().buffer<float>(30);
             streams.compute.synchronize();
             if (rank == 1) {
                 standin::kill_device(1);
@@ -382,7 +382,7 @@ TEST_CASE("nccl: a rank that dies in a reduction ends the others, whatever gathe
             nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
             const Comm fewer(left);
             fewer.separate_reductions();
-            auto again = left.buffer<float>(30);
+            auto again = left.communicator().buffer<float>(30);
             all_reduce_in_place(fewer, ReduceOp::sum, again.span(), left.streams().reduction, here);
             left.streams().reduction.synchronize();
             expect(left.world_group().reductions != nullptr, "made again");
@@ -432,8 +432,8 @@ TEST_CASE("nccl: calls in both lanes are compared in the order in which they wer
                 comm.separate_reductions();
                 expect(world.made().all().size() == 3, "the world's, that for comparing, and that for reductions");
                 const auto streams = world.streams();
-                auto values = world.buffer<float>(20);
-                auto sums = world.buffer<float>(20);
+                auto values = world.communicator().buffer<float>(20);
+                auto sums = world.communicator().buffer<float>(20);
                 streams.compute.synchronize();
                 all_gather_in_place(comm, values.span(), streams.communication, here);
                 const std::size_t count = disagree && comm.rank() == 1 ? 18 : 20;
@@ -467,7 +467,7 @@ TEST_CASE(
         comm.separate_reductions();
         const auto streams = world.streams();
         const cudaStream_t captured = streams.reduction.native();
-        auto values = world.buffer<float>(10);
+        auto values = world.communicator().buffer<float>(10);
         const auto add = [&] { all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction); };
         streams.synchronize();
         for (int i = 0; i < 3; ++i) { add(); }
@@ -497,7 +497,7 @@ TEST_CASE("nccl: reductions' communicator knows the memory that the first one kn
         nccl::Options options = gpu_ranks::patient();
         options.registration = registration;
         const auto outcomes = gpu_ranks::with_world(2, options, [](const Comm& comm, nccl::World& world) {
-            const auto memory = world.buffer<float>(2U << 20U);
+            const auto memory = world.communicator().buffer<float>(2U << 20U);
             barrier(comm, world.streams().communication);
             world.streams().communication.synchronize();
             comm.separate_reductions();

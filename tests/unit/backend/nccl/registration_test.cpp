@@ -56,7 +56,7 @@ TEST_CASE("nccl: memory that a lent communicator knows is deregistered before it
                 REQUIRE(ncclCommInitRank(&users[rank], 2, id.native(), static_cast<int>(rank)) == ncclSuccess);
                 nccl::World world(nccl::Borrow{users[rank]}, with(registration));
                 CHECK(split(Comm(world), 0, rank, "child").size() == 2);
-                const auto memory = world.buffer<float>(100);
+                const auto memory = world.communicator().buffer<float>(100);
                 if (fails) { world.abort(); }
             });
             CHECK(gpu_ranks::first_error(outcomes) == "");
@@ -76,7 +76,7 @@ TEST_CASE("nccl: memory that a lent communicator does not let go of stays, and s
     REQUIRE(ncclCommInitRank(&user, 1, nccl::UniqueId::create().native(), 0) == ncclSuccess);
     {
         nccl::World world(nccl::Borrow{user}, with(nccl::Registration::buffers));
-        const auto memory = world.buffer<float>(100);
+        const auto memory = world.communicator().buffer<float>(100);
         standin::fail_next("ncclCommDeregister", ncclSystemError);
         world.abort();
     }

@@ -55,7 +55,7 @@ void check_loop_ends(std::size_t launch_queue, const nccl::Options& options, con
 
 /// `kernels` pieces of work, then a sum.
 void steps(nccl::World& world, const Comm& comm, std::size_t count, std::size_t kernels) {
-    auto values = world.buffer<float>(100);
+    auto values = world.communicator().buffer<float>(100);
     const auto streams = world.streams();
     for (std::size_t step = 0; step < count; ++step) {
         for (std::size_t i = 0; i < kernels; ++i) {
@@ -84,7 +84,7 @@ TEST_CASE(
                     [](nccl::World& world, const Comm& comm, std::size_t count) { steps(world, comm, count, 1500); });
     check_loop_ends(100, gpu_ranks::impatient(), [](nccl::World& world, const Comm& comm, std::size_t count) {
         const auto streams = world.streams();
-        auto values = world.buffer<float>(100);
+        auto values = world.communicator().buffer<float>(100);
         all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
         if (comm.rank() == 1) { return streams.communication.synchronize(); }
         streams.communication.synchronize();
@@ -103,7 +103,7 @@ TEST_CASE("nccl: a host that is away for long is not taken for one that is block
     gpu_ranks::restart(standin::Pace::eager);
     const auto outcomes =
         gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [](const Comm& comm, nccl::World& world) {
-            auto values = world.buffer<float>(100);
+            auto values = world.communicator().buffer<float>(100);
             const auto stream = world.streams().communication;
             for (int i = 0; i < 2; ++i) {
                 all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
@@ -121,7 +121,7 @@ TEST_CASE("nccl: a wait does not take work that was ended for work that is done,
         gpu_ranks::restart();
         const auto outcomes =
             gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [&](const Comm& comm, nccl::World& world) {
-                auto values = world.buffer<float>(100);
+                auto values = world.communicator().buffer<float>(100);
                 const auto streams = world.streams();
                 all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
                 streams.communication.synchronize();
@@ -155,7 +155,7 @@ TEST_CASE("nccl: nor while NCCL is still ending it, and a flight record calls it
         options.survivable = survivable;
         options.record = folder.file("run");
         const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
-            auto values = world.buffer<float>(100);
+            auto values = world.communicator().buffer<float>(100);
             const auto stream = world.streams().communication;
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
             stream.synchronize();
@@ -203,7 +203,7 @@ TEST_CASE("nccl: neither a waiting rank nor the watch spoils what another thread
     const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
         nccl::World world(id, ranks, rank, options);
         const Comm comm(world);
-        auto values = world.buffer<float>(100);
+        auto values = world.communicator().buffer<float>(100);
         const auto stream = world.streams().communication;
         // One rank waits for the other one's verb, that one stays away with a verb under way.
         if (rank == 1) { barrier(comm, world.streams().compute); }
@@ -230,7 +230,7 @@ TEST_CASE("nccl: so does one sum or maximum of thousands of pieces, within the c
         CAPTURE(name(op));
         bool returned = false;
         check_loop_ends(1000, options, [&](nccl::World& world, const Comm& comm, std::size_t count) {
-            auto values = world.buffer<bf16>(10 * count);
+            auto values = world.communicator().buffer<bf16>(10 * count);
             const auto stream = world.streams().communication;
             all_reduce_in_place(comm, op, values.span().first(30), stream);
             stream.synchronize();
@@ -244,7 +244,7 @@ TEST_CASE("nccl: so does one sum or maximum of thousands of pieces, within the c
 
 TEST_CASE("nccl: so does a loop that launches graphs, by keep_pace") {
     check_loop_ends(100, gpu_ranks::impatient(), [](nccl::World& world, const Comm& comm, std::size_t count) {
-        auto values = world.buffer<float>(100);
+        auto values = world.communicator().buffer<float>(100);
         const auto streams = world.streams();
         const step_trainer::CapturedStep step(
             streams, [&] { all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication); });

@@ -312,7 +312,7 @@ TEST_CASE(
                 standin::kill_rank(nccl::native(comm));
                 throw rank_checks::Planted("gone");
             }
-            auto values = world.buffer<float>(100);
+            auto values = world.communicator().buffer<float>(100);
             const auto stream = world.streams().communication;
             while (standin::all_live(nccl::native(comm))) { std::this_thread::yield(); }
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
