@@ -480,7 +480,7 @@ GATHERED_CODES_EXPRESSIONS = [
      "its.current = its.unused = its.begun = false"),
     (STEP_MACHINE, "magnitudes of before a write", "[[its.current = its.unused = its.coded = its.begun = false]];",
      "its.current = its.unused = its.coded = false"),
-    ("shardkit/backend/host/enqueued_kernels.hpp", "codes of the first masters alone",
+    ("shardkit/backend/host/range_updates.hpp", "codes of the first masters alone",
      "scales};\n        for (std::size_t at = begin; [[at < end]];", "at < begin + 1"),
     ("shardkit/kernels/update.hpp", "a step that forgets where it is", "if ([[part.begin < begin]]) { part.begin = begin; }", "false"),
     (CODE_FORMATS, "codes that are cut off", "(magnitude + [[0x7'ffffU]] + (magnitude >> 20U & 1U)) >> 20U;", "0U"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/backend/host/range_updates.hpp>
 #include <shardkit/compiled/core.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>

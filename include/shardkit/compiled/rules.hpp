@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/backend/host/range_updates.hpp>
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/core/factor.hpp>

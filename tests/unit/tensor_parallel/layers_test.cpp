@@ -13,7 +13,6 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/bf16.hpp>
@@ -22,6 +21,7 @@
 #include <shardkit/tensor_parallel/tokens.hpp>
 
 #include "largest_difference.hpp"
+#include "unit/backend/host/enqueued_kernels.hpp"
 
 namespace sk = shardkit;
 
@@ -262,7 +262,7 @@ void check_embedding_backward(std::size_t size, std::size_t row, std::size_t cou
     CHECK(bits(rows) == bits(expected));
     CHECK(BackwardsKernels::launched == std::bit_floor(std::min<std::size_t>(size, 4096)) * 32);
     std::vector<T> on_host(size * row, static_cast<T>(A{0.5}));
-    sk::tp::embed_backward<sk::host::EnqueuedKernels<sk::InlineStream>>(
+    sk::tp::embed_backward<sk::test::EnqueuedKernels<sk::InlineStream>>(
         sk::InlineStream{}, std::span<const int>(ids), part, std::span<const A>(d_output), std::span(on_host));
     CHECK(bits(on_host) == bits(expected));
 }

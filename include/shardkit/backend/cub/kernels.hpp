@@ -29,7 +29,7 @@ struct Kernels;  // which the compiled core has
 
 namespace shardkit::gpu {
 
-/// The Kernels of an engine on CUDA devices. Their meaning is that of host::EnqueuedKernels for engines on host
+/// The Kernels of an engine on CUDA devices. Their meaning is that of host::AnyKernels for engines on host
 /// memory. This header only declares the kernels; kernels.cuh defines them, for nvcc. Spans and pointers must be
 /// memory of the stream's device, aligned as their elements are, of any size.
 /// Order:   stream-ordered on `stream`; only copy_in and copy_out wait. Nothing is allocated.

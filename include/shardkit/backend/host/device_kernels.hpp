@@ -114,19 +114,6 @@ struct Convert {
         Kernels::convert(stream, from, to, where);
     }
 };
-/// Packs rows that lie `stride` apart; see gpu::Kernels.
-template <FloatingElement From, FloatingElement To>
-struct ConvertRows {
-    const From* from;
-    std::size_t stride;
-    std::span<To> to;
-    std::size_t columns;
-
-    template <class Kernels, class Stream>
-    void on(const Stream& stream) const {
-        Kernels::convert_rows(stream, from, stride, to, columns);
-    }
-};
 /// Adds elements to sums.
 template <FloatingElement Addend, FloatingElement Sum>
 struct Accumulate {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <span>
@@ -26,6 +27,7 @@
 #include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
+#include <shardkit/layout/index_range.hpp>
 
 namespace shardkit::detail {
 
@@ -102,6 +104,28 @@ struct HostKernels {
         });
     }
 
+    /// Runs work() once.
+    template <class Work>
+    static void run_once(InlineStream, const Work& work) {
+        work();
+    }
+    /// Runs work(i) for every i below n.
+    template <class Work>
+    static void for_each_index(InlineStream, std::uint64_t n, const Work& work) {
+        for (std::uint64_t i = 0; i < n; ++i) { work(i); }
+    }
+
+    /// Adds the sum of (*scale * element)^2 over `pieces`, and the finite check, to the NormSum that travels in
+    /// `into`.
+    template <FloatingElement T>
+    static void norm_partial(InlineStream, std::span<const engine::NormPiece<T>> pieces, IndexRange /*positions*/,
+                             const double* scale, double* into) {
+        NormSum sum;
+        for (const engine::NormPiece<T>& piece : pieces) {
+            norm_partial({}, std::span(piece.elements, piece.end - piece.begin), *scale, sum);
+        }
+        sum.add_to(into);
+    }
     /// Adds the sum of (scale * gradient[i])^2 and the finite check of `gradient` to `into`.
     /// Order:  Arithmetic<T> inside packs of 128 bytes counted from the span's start (see pack_sums), exact across
     ///         packs. A pack whose sum Arithmetic<T> does not hold is summed again in double, and only there elements

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 
+#include "../host/enqueued_kernels.hpp"
 #include "coded_update_checks.hpp"
 #include "serial_kernels.hpp"
 
@@ -11,7 +11,7 @@ namespace coded_update_test {
 
 namespace {
 
-struct HostKernels : shardkit::host::EnqueuedKernels<shardkit::InlineStream> {
+struct HostKernels : shardkit::test::EnqueuedKernels<shardkit::InlineStream> {
     using Stream = shardkit::InlineStream;
 };
 

@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 
 #include "../../../test_size.hpp"
+#include "../host/enqueued_kernels.hpp"
 #include "each_precision.hpp"
 #include "machine.hpp"
 #include "norm_pieces.hpp"
@@ -57,7 +57,7 @@ template <class T>
 NormTotal norm_on_host(const std::vector<T>& values, const std::vector<IndexRange>& segments, double scale) {
     std::vector<double> into = travelling();
     const auto pieces = norm_pieces(std::span<const T>(values), segments);
-    host::EnqueuedKernels<InlineStream>::norm_partial(InlineStream{}, std::span<const engine::NormPiece<T>>(pieces),
+    test::EnqueuedKernels<InlineStream>::norm_partial(InlineStream{}, std::span<const engine::NormPiece<T>>(pieces),
                                                       positions_of(pieces), &scale, into.data());
     return total_of(into);
 }

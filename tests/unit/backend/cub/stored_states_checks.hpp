@@ -13,7 +13,6 @@
 #include <type_traits>
 #include <vector>
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/block8.hpp>
@@ -23,6 +22,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
 
+#include "../host/enqueued_kernels.hpp"
 #include "each_precision.hpp"
 #include "machine.hpp"
 

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
+#include "../host/enqueued_kernels.hpp"
 #include "each_precision.hpp"
 #include "machine.hpp"
 #include "step_data.hpp"
@@ -160,7 +160,7 @@ void check_update_as_host(M& machine, const Case& optimizer) {
             if constexpr (std::is_same_v<Master, Gather>) { there.gathered = here.gathered = {}; }
             M::Kernels::update(machine.stream(), runs_there.view(), updates_there.view().data(),
                                skip_there.view().data(), there);
-            host::EnqueuedKernels<InlineStream>::update(InlineStream{}, runs, updates.data(), &skip, here);
+            test::EnqueuedKernels<InlineStream>::update(InlineStream{}, runs, updates.data(), &skip, here);
             arrays.check_equal(data);
         }
     }

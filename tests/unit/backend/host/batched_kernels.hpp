@@ -6,10 +6,11 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/rank/launch_batch.hpp>
+
+#include "enqueued_kernels.hpp"
 
 namespace shardkit::test {
 
@@ -23,9 +24,9 @@ struct UpdateEntry {
     std::uint64_t end;
 };
 
-/// host::EnqueuedKernels with the batches of a GPU's.
+/// test::EnqueuedKernels with the batches of a GPU's.
 template <class S>
-struct BatchedKernels : host::EnqueuedKernels<S> {
+struct BatchedKernels : test::EnqueuedKernels<S> {
     template <class Update, class Spans>
     static UpdateEntry<Update, Spans> update_entry(std::span<const rules::UpdateRange> ranges, const Update* updates,
                                                    const std::uint32_t* skip, const Spans& spans) {
@@ -50,7 +51,7 @@ struct BatchedKernels : host::EnqueuedKernels<S> {
                                batch.end - batch.begin == 3 * batch.entries.size();
             if (!right) { std::abort(); }
             for (const auto& entry : batch.entries) {
-                host::EnqueuedKernels<InlineStream>::update(InlineStream{}, entry.ranges, entry.updates, entry.skip,
+                test::EnqueuedKernels<InlineStream>::update(InlineStream{}, entry.ranges, entry.updates, entry.skip,
                                                             entry.spans);
             }
         });

@@ -6,10 +6,10 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/host/copy_elements.hpp>
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 
 #include "../cub/tensors_checks.hpp"
+#include "enqueued_kernels.hpp"
 
 using namespace shardkit;
 
@@ -17,7 +17,7 @@ namespace pack_test {
 
 namespace {
 
-struct InlineKernels : host::EnqueuedKernels<InlineStream> {
+struct InlineKernels : test::EnqueuedKernels<InlineStream> {
     using Stream = InlineStream;
 };
 

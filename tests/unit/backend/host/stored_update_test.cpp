@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 
 #include "../cub/stored_states_checks.hpp"
+#include "enqueued_kernels.hpp"
 
 namespace stored_update_test {
 
 namespace {
 
-struct InlineKernels : shardkit::host::EnqueuedKernels<shardkit::InlineStream> {
+struct InlineKernels : shardkit::test::EnqueuedKernels<shardkit::InlineStream> {
     using Stream = shardkit::InlineStream;
 };
 

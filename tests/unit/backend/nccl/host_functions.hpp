@@ -57,7 +57,7 @@ class Kept {
     std::list<std::shared_ptr<void>> works_;
 };
 
-/// What host::EnqueuedKernels want of a stream.
+/// What test::EnqueuedKernels want of a stream.
 class LaunchedStream {
   public:
     LaunchedStream(const shardkit::AnyStream& stream) : stream_(stream) {}  // implicit: kernels get the engine's

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <shardkit/backend/host/device_kernels.hpp>
+#include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/backend/host/target.hpp>
+#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/core/codes.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/core/split_float.hpp>
+#include <shardkit/core/stochastic_rounding.hpp>
+#include <shardkit/kernels/update.hpp>
+
+namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
+
+/// An optimizer's update of a range of elements, in a name of the target that the file is compiled for.
+struct RangeUpdates {
+    /// @param parts  the spans, which it cuts
+    template <class Update, class Spans>
+    static void update(const rules::UpdateRange& range, const Update& update, Spans&& parts,
+                       SourceLocation where = SourceLocation::current()) {
+        const auto part = [&](auto span) {
+            return span.empty() ? span : span.subspan(range.begin, range.end - range.begin);
+        };
+        parts.master = part(parts.master);
+        parts.gathered = part(parts.gathered);
+        parts.gradient = part(parts.gradient);
+        parts.rest = part(parts.rest);
+        for (auto& state : parts.states) { state = part(state); }
+        parts.draws.element = range.element;
+        parts.state_draws.element = range.element;
+        shardkit::detail::HostKernels::update(InlineStream{}, update, parts, where);
+    }
+    /// The same of elements that are all given.
+    template <class Update, class Spans>
+    static void update(const Update& update, const Spans& spans) {
+        shardkit::detail::HostKernels::update(InlineStream{}, update, spans);
+    }
+    // Those of a HostConversions.
+    template <class From, class To>
+    static void convert(const void* from, void* to, std::size_t count) {
+        shardkit::detail::HostKernels::convert(InlineStream{}, std::span(static_cast<const From*>(from), count),
+                                               std::span(static_cast<To*>(to), count));
+    }
+    template <class T>
+    static void round(const void* from, void* to, std::size_t count, std::uint64_t seed, std::uint64_t step,
+                      std::uint64_t element) {
+        shardkit::detail::ElementDraws draw(seed, step);
+        for (std::size_t i = 0; i < count; ++i) {
+            static_cast<T*>(to)[i] =
+                rules::round_stochastically<T>(static_cast<const float*>(from)[i], draw(element + i));
+        }
+    }
+    template <class Gather, class Master>
+    static void begin_codes(const void* masters, std::size_t count, void* codes, float* scales, std::size_t begin,
+                            std::size_t end) {
+        const shardkit::detail::BeginCodes<Gather, Master> each{static_cast<const Master*>(masters), count,
+                                                                static_cast<Gather*>(codes), scales};
+        for (std::size_t at = begin; at < end; at += shardkit::detail::coded_together) {
+            each(at / shardkit::detail::coded_together);
+        }
+    }
+    template <class T>
+    static void join(const void* upper, const std::uint16_t* lower, void* to, std::size_t count) {
+        for_each_index(count,
+                       shardkit::detail::JoinWork<T>{static_cast<const T*>(upper), lower, static_cast<float*>(to)});
+    }
+    template <class T>
+    static void split(const void* from, void* upper, std::uint16_t* lower, std::size_t count) {
+        for_each_index(
+            count, shardkit::detail::SplitWork<T>{static_cast<const float*>(from), static_cast<T*>(upper), lower});
+    }
+    /// Gives a device's stream a kernel.
+    template <class Kernel>
+    static void give(const AnyStream& stream, const Kernel& kernel) {
+        shardkit::detail::give_to_device(stream, kernel);
+    }
+    /// Gives it a work for each index below n, behind `first` unless that is null.
+    template <class First, class Work>
+    static void give_works(const AnyStream& stream, const First* first, std::uint64_t n, const Work& work) {
+        if (first != nullptr) {
+            give(stream, engine::RunFirst<First, Work>{*first, n, work});
+        } else {
+            give(stream, engine::ForEachIndex<Work>{n, work});
+        }
+    }
+};
+
+/// HostKernels with updates of ranges.
+struct InlineKernels : shardkit::detail::HostKernels {
+    using HostKernels::update;
+    /// Makes one step of an optimizer over the elements in `ranges`, each with updates[range.update]. Does nothing if
+    /// *skip is not 0. Where codes are gathered, it begins them too.
+    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
+              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
+    static void update(InlineStream, std::span<const rules::UpdateRange> ranges, const Update* updates,
+                       const std::uint32_t* skip,
+                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
+                       SourceLocation where = SourceLocation::current()) {
+        if constexpr (!shardkit::detail::is_coded<Gather>) {
+            if (*skip != 0) { return; }
+            for (const rules::UpdateRange& range : ranges) {
+                RangeUpdates::update(range, updates[range.update], rules::UpdateSpans(spans), where);
+            }
+        } else {
+            shardkit::detail::update_and_code(
+                ranges, *skip != 0, spans.master.size(),
+                [&](const rules::UpdateRange& range) {
+                    RangeUpdates::update(range, updates[range.update], shardkit::detail::without_gathered(spans),
+                                         where);
+                },
+                [&](std::size_t begin, std::size_t end) {
+                    RangeUpdates::begin_codes<Gather, Master>(spans.master.data(), spans.master.size(),
+                                                              spans.gathered.data(), spans.scales.data(), begin, end);
+                });
+        }
+    }
+};
+
+}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
