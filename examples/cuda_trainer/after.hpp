@@ -38,59 +38,45 @@
 #include <shardkit/step/reduce.hpp>
 #endif
 
-#include "inputs.hpp"
-#include "job.hpp"
+#include "../train_gpt/model/initialise.hpp"
+#include "../train_gpt/model/parameters.hpp"
 #include "network.hpp"
 
 /// The trainer after: a policy decides what each rank holds, and thereby what is communicated.
 namespace cuda_trainer::after {
 
 namespace sk = shardkit;
+using namespace train_gpt;  // the model, and its parameters as types
 
-struct Table : sk::Param<"table", float, sk::dynamic, sk::dynamic> {};
-struct Projection : sk::Param<"projection", float, sk::dynamic, sk::dynamic> {};
-struct Expand : sk::Param<"expand", float, sk::dynamic, sk::dynamic> {};
-struct ExpandBias : sk::Param<"expand_bias", float, sk::dynamic> {};
-struct Contract : sk::Param<"contract", float, sk::dynamic, sk::dynamic> {};
-struct ContractBias : sk::Param<"contract_bias", float, sk::dynamic> {};
-struct Logits : sk::Param<"logits", float, sk::dynamic, sk::dynamic> {};
-struct Bias : sk::Param<"bias", float, sk::dynamic> {};
-using EmbeddingGroup = sk::Params<Table, Projection, Bias>;
-using BlockGroup = sk::Params<Expand, ExpandBias, Contract, ContractBias>;
-using HeadGroup = sk::Params<Logits, Bias>;
+using HeadParams = sk::Params<NormWeight<float>, NormBias<float>, LogitsWeight<float>>;
 
 /// The device pointers in a window, or in a handle of gradients.
-template <class T>
-EmbeddingWeights<T> embedding(const auto& from) {
-    return {from[Table{}].data(), from[Projection{}].data(), from[Bias{}].data()};
+template <class P>
+EmbeddingWeights<P> embedding(const auto& from) {
+    return {from[Wte<float>{}], from[Wpe<float>{}]};
 }
-template <class T>
-BlockWeights<T> block(const auto& from) {
-    return {from[Expand{}].data(), from[ExpandBias{}].data(), from[Contract{}].data(), from[ContractBias{}].data()};
-}
-template <class T>
-HeadWeights<T> head(const auto& from) {
-    return {from[Logits{}].data(), from[Bias{}].data()};
+template <class P>
+HeadWeights<P> head(const auto& from) {
+    return {from[NormWeight<float>{}], from[NormBias<float>{}], from[LogitsWeight<float>{}]};
 }
 
 /// The parameters, in one group for each part of the model.
 struct ShardedModel {
-    sk::Sharded<EmbeddingGroup, sk::DynamicPolicy> embedding;
-    std::vector<sk::Sharded<BlockGroup, sk::DynamicPolicy>> blocks;
-    sk::Sharded<HeadGroup, sk::DynamicPolicy> head;
+    sk::Sharded<EmbeddingGroup<float>, sk::DynamicPolicy> embedding;
+    std::vector<sk::Sharded<BlockGroup<float>, sk::DynamicPolicy>> blocks;
+    sk::Sharded<HeadParams, sk::DynamicPolicy> head;
 
-    ShardedModel(sk::Context& rank, const Shape& s, const sk::DynamicPolicy& policy, sk::Offload offload)
-        : embedding(rank, "embedding",
-                    {sk::shape<Table>(Shape::vocabulary, s.embedding), sk::shape<Projection>(s.width, s.inputs()),
-                     sk::shape<Bias>(s.width)},
-                    {.policy = policy, .offload = offload}),
-          head(rank, "head", {sk::shape<Logits>(Shape::vocabulary, s.width), sk::shape<Bias>(Shape::vocabulary)},
+    ShardedModel(sk::Context& rank, const ModelConfig& config, const sk::DynamicPolicy& policy, sk::Offload offload)
+        : embedding(rank, "embedding", embedding_shapes<float>(config), {.policy = policy, .offload = offload}),
+          head(rank, "head",
+               {sk::shape<NormWeight<float>>(config.width), sk::shape<NormBias<float>>(config.width),
+                sk::shape<LogitsWeight<float>>(config.vocabulary, config.width)},
                {.policy = policy, .offload = offload}) {
-        for (std::size_t l = 0; l < s.layers; ++l) {
-            const sk::Shapes<BlockGroup> shapes{
-                sk::shape<Expand>(s.hidden(), s.width), sk::shape<ExpandBias>(s.hidden()),
-                sk::shape<Contract>(s.width, s.hidden()), sk::shape<ContractBias>(s.width)};
-            blocks.push_back({rank, "blocks." + std::to_string(l), shapes, {.policy = policy, .offload = offload}});
+        for (std::size_t l = 0; l < config.layers; ++l) {
+            blocks.push_back({rank,
+                              "blocks." + std::to_string(l),
+                              block_shapes<float>(config),
+                              {.policy = policy, .offload = offload}});
         }
     }
 };
@@ -116,28 +102,28 @@ class AbortOnError {
 };
 
 /// Trains, and returns the loss of every step.
-inline std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
-                                const Report& report, sk::nccl::Options nccl = {}) {
+inline std::vector<double> train(const Options& options, const std::vector<Token>& text, Job& job,
+                                 const Report& report, sk::nccl::Options nccl = {}) {
     const sk::DynamicPolicy policy = options.policy.policy();
     using Mesh = sk::DeviceMesh<sk::dynamic>;
-    const Shape& shape = options.shape;
-    const Inputs inputs(gpu, options, job, text);
-    const float weight = 1 / static_cast<float>(inputs.samples() * options.microbatches);
-    Network<float> network(gpu, shape, inputs.samples());
-    const DeviceArray<float> loss(1, gpu.stream);
-    const DeviceArray<float> losses(options.steps, gpu.stream);
+    const ModelConfig& config = options.model;
+    const BatchShape batch = options.pass(job.ranks);
+    Inputs inputs(options, job, text);
+    const Losses losses(options, job);
+    const DeviceArray<double> loss(options.microbatches, job.stream);
+    Network network(job.stream, config, batch);
+    Pass& pass = network.pass;
+    const double weight = 1 / static_cast<double>(batch.tokens() * options.microbatches);
 
-    nccl.compute = gpu.stream;
+    nccl.compute = job.stream;
     sk::nccl::World world(sk::nccl::Borrow{job.comm}, nccl);
     // After the memory, whose release waits for what is under way; before the first collective, which makes
     // communicators.
     const AbortOnError guard(world, job);
     auto rank = sk::nccl::make_rank(Mesh(job.ranks), world);
-    ShardedModel parts(rank, shape, policy, options.offload);
+    ShardedModel parts(rank, config, policy, options.offload);
     sk::Model model{parts.embedding, parts.blocks, parts.head};
-    model.initialize([&](auto path, auto parameter, std::uint64_t i) {
-        return initial_value(shape, options.seed, path, parameter, i);
-    });
+    model.initialize(Initialiser(options.seed, config));
     sk::AdamW optimizer{model, {.learning_rate = options.learning_rate}};
     const sk::planner::PlanOptions steps{.microbatches = options.microbatches,
                                          .norms_per_step = options.clip > 0 ? 1U : 0U};
@@ -148,38 +134,40 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
     std::optional<sk::gpu::StepGraph> graph;
 
     const auto train_step = [&] {
-        check(cudaMemsetAsync(loss.data(), 0, loss.bytes(), gpu.stream), "cudaMemsetAsync");
         sk::Accumulation accumulation{model, options.microbatches};
         for (std::size_t m = 0; m < options.microbatches; ++m) {
-            const Batch batch = inputs.batch(m);
-            network.embed(embedding<const float>(parts.embedding.unshard()), batch);
-            for (std::size_t l = 0; l < shape.layers; ++l) {
-                network.block(l, block<const float>(parts.blocks[l].unshard()));
+            const Token* const tokens = inputs.tokens(m);
+            pass.embed(batch, embedding<const float*>(parts.embedding.unshard()), tokens);
+            for (std::size_t l = 0; l < config.layers; ++l) {
+                pass.block(l, block_weights<const float*, float>(parts.blocks[l].unshard()));
             }
-            const auto with_gradients = [&](auto& layer, auto work) {
+            const auto with_gradients = [&](auto& layer, auto overwritten, auto work) {
                 const auto w = layer.unshard();
                 auto g = accumulation.gradients(layer);
-                work(w, g);
+                work(w, g, g.overwrites(overwritten) ? Into::overwrite : Into::add);
                 accumulation.add(std::move(g));
             };
-            with_gradients(parts.head, [&](const auto& w, const auto& g) {
-                network.head(head<const float>(w), head<float>(g), batch, weight, loss.data());
+            with_gradients(parts.head, LogitsWeight<float>{}, [&](const auto& w, const auto& g, Into into) {
+                pass.head(head<const float*>(w));
+                pass.loss(inputs.targets(m), weight, loss.data() + m);
+                pass.head_backward(head<const float*>(w), head<float*>(g), into);
             });
-            for (std::size_t l = shape.layers; l-- > 0;) {
-                with_gradients(parts.blocks[l], [&](const auto& w, const auto& g) {
-                    network.block_backward(l, block<const float>(w), block<float>(g));
+            for (std::size_t l = config.layers; l-- > 0;) {
+                with_gradients(parts.blocks[l], QkvWeight<float>{}, [&](const auto& w, const auto& g, Into into) {
+                    pass.block_backward(l, block_weights<const float*, float>(w), block_weights<float*, float>(g),
+                                        into);
                 });
             }
-            with_gradients(parts.embedding, [&](const auto& w, const auto& g) {
-                network.embed_backward(embedding<const float>(w), embedding<float>(g), batch);
-            });
+            auto g = accumulation.gradients(parts.embedding);
+            pass.embed_backward(tokens, embedding<float*>(g));
+            accumulation.add(std::move(g));
         }
         if (options.clip > 0) {
             optimizer.step(std::move(accumulation), {.max_norm = options.clip});
         } else {  // without a norm
             optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
         }
-        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(loss.data(), 1));
+        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<double>(loss.data(), loss.size()));
     };
     for (std::size_t step = 0; step < options.steps; ++step) {
         inputs.load(step);
@@ -197,20 +185,15 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
         } else {
             train_step();
         }
-        check(cudaMemcpyAsync(losses.data() + step, loss.data(), loss.bytes(), cudaMemcpyDeviceToDevice, gpu.stream),
+        check(cudaMemcpyAsync(losses.of(step), loss.data(), loss.bytes(), cudaMemcpyDeviceToDevice, job.stream),
               "cudaMemcpyAsync");
 
         if (step % options.every == 0 || step + 1 == options.steps) {
-            float sum = 0;
             rank.compute_stream().synchronize();  // looks after the peers while it waits
-            download(gpu.stream, &sum, loss.data(), 1);
-            report.step(step, sum / static_cast<float>(job.ranks));
+            report.step(step, losses.means(step, 1).front());
         }
     }
-    std::vector<float> result(options.steps);
-    download(gpu.stream, result.data(), losses.data(), result.size());
-    for (float& each : result) { each /= static_cast<float>(job.ranks); }
-    return result;
+    return losses.means(0, options.steps);
 }
 
 }  // namespace cuda_trainer::after

@@ -4,5 +4,5 @@
 #include "program.hpp"
 
 int main(int count, char** words) {
-    return cuda_trainer::run_trainer({words + 1, words + count}, stdout, stderr, cuda_trainer::before::train);
+    return cuda_trainer::run_trainer(count, words, stdout, stderr, cuda_trainer::before::train);
 }

@@ -6,52 +6,40 @@
 #include <utility>
 #include <vector>
 
-#include "inputs.hpp"
-#include "job.hpp"
+#include "../train_gpt/model/initialise.hpp"
 #include "network.hpp"
 
 /// The trainer before: every rank holds everything in flat buffers, and gradients are all-reduced.
 namespace cuda_trainer::before {
 
-/// All parameters, or all gradients, behind each other in one allocation, and pointers into it.
-struct FlatModel {
-    DeviceArray<float> memory;
-    EmbeddingWeights<float> embedding;
-    std::vector<BlockWeights<float>> blocks;
-    HeadWeights<float> head;
-
-    FlatModel(const Shape& shape, cudaStream_t stream) : memory(shape.all(), stream) {
-        float* at = memory.data();
-        const auto take = [&](std::size_t count) { return std::exchange(at, at + count); };
-        embedding = {take(shape.table()), take(shape.projection()), take(shape.width)};
-        for (std::size_t l = 0; l < shape.layers; ++l) {
-            blocks.push_back({take(shape.expand()), take(shape.hidden()), take(shape.contract()), take(shape.width)});
-        }
-        head = {take(shape.logits()), take(Shape::vocabulary)};
-    }
-
-    void initialize(const Shape& shape, std::uint64_t seed, cudaStream_t stream) {
-        std::vector<float> values;
-        const auto add = [&](const std::string& path, const char* parameter, std::size_t count) {
-            for (std::size_t i = 0; i < count; ++i) {
-                values.push_back(static_cast<float>(initial_value(shape, seed, path, parameter, i)));
-            }
-        };
-        add("embedding", "table", shape.table());
-        add("embedding", "projection", shape.projection());
-        add("embedding", "bias", shape.width);
-        for (std::size_t l = 0; l < shape.layers; ++l) {
-            const std::string path = "blocks." + std::to_string(l);
-            add(path, "expand", shape.expand());
-            add(path, "expand_bias", shape.hidden());
-            add(path, "contract", shape.contract());
-            add(path, "contract_bias", shape.width);
-        }
-        add("head", "logits", shape.logits());
-        add("head", "bias", Shape::vocabulary);
-        upload(stream, memory.data(), values.data(), values.size());
-    }
+/// Pointers to all parameters, or to all gradients.
+template <class P>
+struct Weights {
+    train_gpt::EmbeddingWeights<P> embedding;
+    std::vector<train_gpt::BlockWeights<P>> blocks;
+    train_gpt::HeadWeights<P> head;
 };
+
+/// As take(path, parameter, elements) gives them, in the order of memory.
+template <class P, class Take>
+Weights<P> lay_out(const train_gpt::ModelConfig& config, Take take) {
+    const std::size_t c = config.width;
+    Weights<P> weights{};
+    weights.embedding = {take("embedding", "wte", config.vocabulary * c),
+                         take("embedding", "wpe", config.sequence * c)};
+    for (std::size_t l = 0; l < config.layers; ++l) {
+        const std::string path = "blocks." + std::to_string(l);
+        weights.blocks.push_back({take(path, "norm1_weight", c), take(path, "norm1_bias", c),
+                                  take(path, "norm2_weight", c), take(path, "norm2_bias", c),
+                                  take(path, "projection_bias", c), take(path, "down_bias", c),
+                                  take(path, "qkv_weight", 3 * c * c), take(path, "qkv_bias", 3 * c),
+                                  take(path, "projection_weight", c * c), take(path, "up_weight", 4 * c * c),
+                                  take(path, "up_bias", 4 * c), take(path, "down_weight", 4 * c * c)});
+    }
+    weights.head = {take("head", "norm_weight", c), take("head", "norm_bias", c),
+                    take("head", "weight", config.vocabulary * c)};
+    return weights;
+}
 
 /// One element's step.
 struct AdamW {
@@ -71,55 +59,75 @@ struct AdamW {
 };
 
 /// Trains, and returns the loss of every step.
-inline std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
-                                const Report& report) {
-    if (options.policy.kind != program::PolicyKind::no_shard) {
-        throw InputError("--policy: this trainer has none, the one after it has");
-    }
-    if (options.clip > 0) { throw InputError("--clip: this trainer does not clip, the one after it does"); }
-    if (options.schedule) { throw InputError("--schedule on: this trainer has none, the one after it has"); }
-    if (options.offload != shardkit::Offload::none) {
-        throw InputError("--offload: this trainer keeps its states on the GPU, the one after it can offload");
-    }
-    if (options.graph) { throw InputError("--graph on: this trainer captures nothing, the one after it does"); }
-    const Shape& shape = options.shape;
-    FlatModel parameters(shape, gpu.stream);
-    FlatModel gradients(shape, gpu.stream);
-    const DeviceArray<float> exp_avg(shape.all(), gpu.stream);
-    const DeviceArray<float> exp_avg_sq(shape.all(), gpu.stream);
-    parameters.initialize(shape, options.seed, gpu.stream);
-    report.model_bytes(4 * parameters.memory.bytes());
+inline std::vector<double> train(const Options& options, const std::vector<Token>& text, Job& job,
+                                 const Report& report) {
+    const auto refuse = [](bool given, const char* flag) {
+        if (given) { throw InputError(flag, ": this trainer has none, the one after it has"); }
+    };
+    refuse(options.policy.kind != program::PolicyKind::no_shard, "--policy");
+    refuse(options.clip > 0, "--clip");
+    refuse(options.schedule, "--schedule");
+    refuse(options.offload != shardkit::Offload::none, "--offload");
+    refuse(options.graph, "--graph");
+    const train_gpt::ModelConfig& config = options.model;
+    const train_gpt::BatchShape batch = options.pass(job.ranks);
+    Inputs inputs(options, job, text);
+    const Losses losses(options, job);
+    Network network(job.stream, config, batch);
+    Pass& pass = network.pass;
+    const double weight = 1 / static_cast<double>(batch.tokens() * options.microbatches);
 
-    const Inputs inputs(gpu, options, job, text);
-    const float weight = 1 / static_cast<float>(inputs.samples() * options.microbatches);
-    Network<float> network(gpu, shape, inputs.samples());
-    const DeviceArray<float> losses(options.steps, gpu.stream);
+    std::vector<float> values;
+    const train_gpt::Initialiser initial_value(options.seed, config);
+    lay_out<float*>(config, [&](const std::string& path, const char* parameter, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            values.push_back(static_cast<float>(initial_value(path, parameter, i)));
+        }
+        return nullptr;
+    });
+    const std::size_t all = values.size();
+    const DeviceArray<float> parameters(all, job.stream);
+    const DeviceArray<float> gradients(all, job.stream);
+    const DeviceArray<float> exp_avg(all, job.stream);
+    const DeviceArray<float> exp_avg_sq(all, job.stream);
+    copy(job.stream, parameters.data(), values.data(), all);
+    const auto behind_each_other = [](float* at) {
+        return [at](const auto& /*path*/, const char* /*parameter*/, std::size_t count) mutable {
+            return std::exchange(at, at + count);
+        };
+    };
+    const auto w = lay_out<const float*>(config, behind_each_other(parameters.data()));
+    const auto d = lay_out<float*>(config, behind_each_other(gradients.data()));
+    report.model_bytes(4 * parameters.bytes());
     double beta1_power = 1;
     double beta2_power = 1;
 
     for (std::size_t step = 0; step < options.steps; ++step) {
         inputs.load(step);
-        float* const loss = losses.data() + step;
-        check(cudaMemsetAsync(gradients.memory.data(), 0, gradients.memory.bytes(), gpu.stream), "cudaMemsetAsync");
+        double* const loss = losses.of(step);
+        check(cudaMemsetAsync(gradients.data(), 0, gradients.bytes(), job.stream), "cudaMemsetAsync");
         for (std::size_t m = 0; m < options.microbatches; ++m) {
-            const Batch batch = inputs.batch(m);
-            network.embed(parameters.embedding.read_only(), batch);
-            for (std::size_t l = 0; l < shape.layers; ++l) { network.block(l, parameters.blocks[l].read_only()); }
-            network.head(parameters.head.read_only(), gradients.head, batch, weight, loss);
-            for (std::size_t l = shape.layers; l-- > 0;) {
-                network.block_backward(l, parameters.blocks[l].read_only(), gradients.blocks[l]);
+            const Token* const tokens = inputs.tokens(m);
+            pass.embed(batch, w.embedding, tokens);
+            for (std::size_t l = 0; l < config.layers; ++l) { pass.block(l, w.blocks[l]); }
+            pass.head(w.head);
+            pass.loss(inputs.targets(m), weight, loss + m);
+            pass.head_backward(w.head, d.head, train_gpt::Into::add);
+            for (std::size_t l = config.layers; l-- > 0;) {
+                pass.block_backward(l, w.blocks[l], d.blocks[l], train_gpt::Into::add);
             }
-            network.embed_backward(parameters.embedding.read_only(), gradients.embedding, batch);
+            pass.embed_backward(tokens, d.embedding);
         }
-        float* const g = gradients.memory.data();
-        check(ncclAllReduce(g, g, shape.all(), ncclFloat, ncclSum, job.comm, gpu.stream), "ncclAllReduce");
-        check(ncclAllReduce(loss, loss, 1, ncclFloat, ncclSum, job.comm, gpu.stream), "ncclAllReduce");
+        float* const g = gradients.data();
+        check(ncclAllReduce(g, g, all, ncclFloat, ncclSum, job.comm, job.stream), "ncclAllReduce");
+        check(ncclAllReduce(loss, loss, options.microbatches, ncclDouble, ncclSum, job.comm, job.stream),
+              "ncclAllReduce");
         const double beta1 = 0.9;
         const double beta2 = 0.999;
         beta1_power *= beta1;
         beta2_power *= beta2;
-        launch(gpu.stream, shape.all(),
-               AdamW{.parameters = parameters.memory.data(),
+        launch(job.stream, all,
+               AdamW{.parameters = parameters.data(),
                      .gradients = g,
                      .exp_avg = exp_avg.data(),
                      .exp_avg_sq = exp_avg_sq.data(),
@@ -134,15 +142,10 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
                      .epsilon = 1e-8F});
 
         if (step % options.every == 0 || step + 1 == options.steps) {
-            float sum = 0;
-            download(gpu.stream, &sum, loss, 1);
-            report.step(step, sum / static_cast<float>(job.ranks));
+            report.step(step, losses.means(step, 1).front());
         }
     }
-    std::vector<float> result(options.steps);
-    download(gpu.stream, result.data(), losses.data(), result.size());
-    for (float& each : result) { each /= static_cast<float>(job.ranks); }
-    return result;
+    return losses.means(0, options.steps);
 }
 
 }  // namespace cuda_trainer::before

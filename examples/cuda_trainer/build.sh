@@ -34,11 +34,9 @@ for architecture in ${architectures:-80 90}; do
     flags+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done
 if [ -n "${CXX:-}" ]; then flags+=(-ccbin "$CXX"); fi
-with_gpt=true
 for header in CLI/CLI.hpp nlohmann/json.hpp; do
     if ! echo "#include <$header>" | "${CXX:-g++}" -x c++ -fsyntax-only - 2>/dev/null; then
-        with_gpt=false
-        echo "without gpt: no <$header>; expected libcli11-dev and nlohmann-json3-dev installed"
+        echo "build.sh: no <$header>; expected libcli11-dev and nlohmann-json3-dev installed" >&2 && exit 1
     fi
 done
 find_nccl
@@ -59,10 +57,8 @@ link() {
 flags+=(-DTRAIN_GPT_REPOSITORY="\"$root\"")
 gpt=$root/examples/train_gpt
 running=0
-sources=("$here"/{before,after,kernels}.cu)
-if $with_gpt; then
-    sources+=("$gpt"/device/{gpt,gpt_kernels,gpt_kernels_bf16}.cu "$gpt"/program/{choose_schedule,command_line,encoding,plan_summary,start,text}.cpp "$here"/../common/{flags,output_file}.cpp)
-fi
+sources=("$here"/{before,after,network,kernels}.cu "$gpt"/device/{gpt,gpt_kernels,gpt_kernels_bf16}.cu
+    "$gpt"/program/{choose_schedule,command_line,encoding,plan_summary,start,text}.cpp "$here"/../common/{flags,output_file}.cpp)
 for source in "${sources[@]}"; do
     if [ "$running" -ge "$at_once" ]; then
         wait -n
@@ -75,9 +71,7 @@ while [ "$running" -gt 0 ]; do
     wait -n
     running=$((running - 1))
 done
-link before before.o
-link after after.o kernels.o
-if $with_gpt; then
-    link gpt gpt.o gpt_kernels.o gpt_kernels_bf16.o kernels.o choose_schedule.o command_line.o encoding.o flags.o \
-        output_file.o plan_summary.o start.o text.o
-fi
+link before before.o network.o flags.o
+link after after.o network.o kernels.o flags.o
+link gpt gpt.o gpt_kernels.o gpt_kernels_bf16.o kernels.o choose_schedule.o command_line.o encoding.o flags.o \
+    output_file.o plan_summary.o start.o text.o

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launch.hpp"
+#include "job.hpp"
 
 namespace cuda_trainer {
 

@@ -34,7 +34,7 @@ void check_clean() {
     CHECK(standin::hangs() == 0);
     CHECK(standin::live() == standin::Live{});
 }
-/// Losses of about 5.5 are 4.8e-7 apart in fp32. Ranks and microbatches add the same samples in another order, and
+/// Means of about 5.5 are 4.8e-7 apart in fp32. Ranks and microbatches add the same samples in another order, and
 /// AdamW's first steps are as long for a small gradient as for a large one, so that its rounding grows with the
 /// steps.
 constexpr double rounding = 2e-4;
@@ -59,15 +59,38 @@ TEST_CASE("cuda_trainer: before and after with no_shard print the same losses, t
     }
 }
 
+TEST_CASE("cuda_trainer: ranks and microbatches share out the sequences of a step") {
+    constexpr train_gpt::BatchShape batch{.batch = 2, .sequence = 3};
+    constexpr std::size_t step = 5;
+    constexpr std::size_t ranks = 2;
+    constexpr std::size_t microbatches = 3;
+    std::vector<Token> text(50);
+    std::iota(text.begin(), text.end(), Token{0});
+    const train_gpt::DataOrder order(text, batch.sequence, 7);
+    for (const std::size_t rank : {0U, 1U}) {
+        std::vector<Token> tokens(microbatches * batch.tokens()), targets = tokens;
+        const CopyTokens work{order, text.data(), step, rank, ranks, batch, tokens.data(), targets.data()};
+        for (std::size_t i = 0; i < tokens.size(); ++i) { work(i); }
+        std::vector<Token> next(targets.size()), own = next;
+        for (std::size_t m = 0; m < microbatches; ++m) {
+            order.fill(step, (m * ranks + rank) * batch.batch, batch.batch,
+                       shardkit::cp::CausalChunks::of(batch.sequence, 1, 0), own.data() + m * batch.tokens(),
+                       next.data() + m * batch.tokens());
+        }
+        CHECK(tokens == own);
+        CHECK(targets == next);
+    }
+}
+
 TEST_CASE("cuda_trainer: every policy on any number of ranks gives the losses of one rank") {
     restart();
     Options options = small_options();
     options.clip = 0.5;
-    const Losses alone = run(1, options, sharded()).all();
+    const Means alone = run(1, options, sharded()).all();
     check_clean();
     for (const standin::Pace pace : paces) {
         for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
-            Losses of_no_shard;
+            Means of_no_shard;
             for (const std::string& policy : policies) {
                 for (const std::size_t microbatches : {std::size_t{1}, std::size_t{3}}) {
                     CAPTURE(ranks);
@@ -92,13 +115,13 @@ TEST_CASE("cuda_trainer: every policy on any number of ranks gives the losses of
 
 TEST_CASE("cuda_trainer: communication may run as early or as late as its stream is allowed to") {
     Options options = small_options();
-    options.shape.layers = 5;
+    options.model.layers = 5;
     options.microbatches = 2;
     options.clip = 0.5;
     for (const std::string& policy : policies) {
         options.policy = chosen(policy, 2);
         restart();
-        const Losses losses = run(4, options, sharded()).all();
+        const Means losses = run(4, options, sharded()).all();
         for (const standin::Pace pace : paces) {
             CAPTURE(policy);
             const standin::Pace other = pace == standin::Pace::lazy ? standin::Pace::eager : standin::Pace::lazy;
@@ -154,7 +177,7 @@ TEST_CASE("cuda_trainer: launches of a captured step give the losses of plain st
                     options.microbatches = microbatches;
                     options.clip = microbatches == 1 ? 0.5 : 0;
                     restart(pace);
-                    const Losses plain = run(ranks, options, sharded()).all();
+                    const Means plain = run(ranks, options, sharded()).all();
                     CHECK(standin::calls("cudaStreamBeginCapture") == 0);
                     options.graph = true;
                     restart(pace);
@@ -179,7 +202,7 @@ TEST_CASE("cuda_trainer: steps that follow a schedule give the losses of plain s
                 options.microbatches = microbatches;
                 options.clip = microbatches == 1 ? 0.5 : 0;
                 restart(pace);
-                const Losses plain = run(4, options, sharded()).all();
+                const Means plain = run(4, options, sharded()).all();
                 options.schedule = true;
                 for (const bool graph : {false, true}) {
                     CAPTURE(graph);
@@ -197,19 +220,19 @@ TEST_CASE("cuda_trainer: steps that follow a schedule give the losses of plain s
     }
 }
 
-TEST_CASE("cuda_trainer: samples that a launch did not get are seen in its loss") {
+TEST_CASE("cuda_trainer: tokens that a launch did not get are seen in its loss") {
     Options options = small_options();
     options.policy = chosen("full_shard");
     restart();
-    const Losses plain = run(2, options, sharded()).all();
+    const Means plain = run(2, options, sharded()).all();
     options.graph = true;
     restart();
-    // Beside the launches of the graph, a step's only kernel is the one that copies its samples.
-    const Losses planted = run(2, options, sharded(), [](std::size_t rank, std::size_t step) {
-                               if (rank == 1 && step == 3) {
-                                   standin::forget_next("cudaLaunchHostFunc", static_cast<int>(rank));
-                               }
-                           }).all();
+    // Beside the launches of the graph, a step's only kernel is the one that copies its tokens.
+    const Means planted = run(2, options, sharded(), [](std::size_t rank, std::size_t step) {
+                              if (rank == 1 && step == 3) {
+                                  standin::forget_next("cudaLaunchHostFunc", static_cast<int>(rank));
+                              }
+                          }).all();
     check_clean();
     CHECK(std::equal(plain.begin(), plain.begin() + 4, planted.begin()));
     CHECK(plain[4] != planted[4]);
@@ -224,11 +247,11 @@ TEST_CASE("cuda_trainer: it learns real text") {
     options.clip = 1;
     const Run given = run(2, options, sharded());
     check_clean();
-    const Losses& losses = given.all();
-    const float end = std::accumulate(losses.end() - 10, losses.end(), 0.0F) / 10;
+    const Means& losses = given.all();
+    const double end = std::accumulate(losses.end() - 10, losses.end(), 0.0) / 10;
     // Bytes of English by frequency alone: about 3.1.
     CHECK(losses.front() > 5);
-    CHECK(end < 3.0F);
+    CHECK(end < 3.0);
 
     restart();
     const Run again = run(2, options, sharded());
@@ -279,7 +302,7 @@ TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator, plain 
 
 TEST_CASE("cuda_trainer: the printed memory is what shardkit takes of the device, and sharding lowers it") {
     Options options = small_options();
-    options.shape.layers = 8;
+    options.model.layers = 8;
     options.clip = 1;
     options.microbatches = 2;
     constexpr std::size_t ranks = 4;
@@ -352,11 +375,10 @@ TEST_CASE("cuda_trainer: a rank that is gone while communicators are made ends t
     for (bool made = false; !made; call += test_size::reduced() ? 4U : 1U) {
         CAPTURE(call);
         restart();
-        const Run given =
-            run(ranks, options, [&](const auto& o, const auto& text, auto& gpu, auto& job, const auto& r) {
-                if (job.rank == 1) { standin::kill_device_at(1, call); }
-                return train(o, text, gpu, job, r);
-            });
+        const Run given = run(ranks, options, [&](const auto& o, const auto& text, auto& job, const auto& r) {
+            if (job.rank == 1) { standin::kill_device_at(1, call); }
+            return train(o, text, job, r);
+        });
         CHECK(standin::hangs() == 0);
         made = true;
         for (const std::string& error : given.errors) {

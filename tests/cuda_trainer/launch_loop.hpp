@@ -5,7 +5,7 @@
 #include <list>
 #include <mutex>
 
-#include "../../examples/cuda_trainer/launch.hpp"
+#include "../../examples/cuda_trainer/network.hpp"
 
 /// The trainers' launches as loops on the host, in the stream's order too: the arithmetic is tested without a GPU.
 namespace cuda_trainer {
@@ -34,3 +34,5 @@ void launch(cudaStream_t stream, std::size_t count, const Work& work) {
 }
 
 }  // namespace cuda_trainer
+
+template class train_gpt::Pass<float, cuda_trainer::Place>;

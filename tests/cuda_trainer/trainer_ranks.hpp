@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -16,6 +15,7 @@
 
 #include "../../examples/cuda_trainer/after.hpp"
 #include "../../examples/cuda_trainer/before.hpp"
+#include "../../examples/cuda_trainer/program.hpp"
 #ifndef SHARDKIT_COMPILED
 #include "../unit/backend/nccl/given_kernels.hpp"
 #endif
@@ -36,8 +36,8 @@ inline void forget_launches() {
                                                                                 shardkit::rules::AdamWRule>()) == "");
 }
 #endif
-using Losses = std::vector<float>;
-using Train = std::function<Losses(const Options&, const std::vector<std::uint8_t>&, Gpu&, Job&, const Report&)>;
+using Means = std::vector<double>;  // of the losses, one for each step
+using Train = std::function<Means(const Options&, const std::vector<Token>&, Job&, const Report&)>;
 
 /// Small chunks, and a rank that waits longer has lost its peers: the test fails instead of hanging.
 inline shardkit::nccl::Options small_and_patient() {
@@ -48,15 +48,15 @@ inline shardkit::nccl::Options small_and_patient() {
     return options;
 }
 inline Train sharded_with(shardkit::nccl::Options nccl) {
-    return [nccl](const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
-                  const Report& report) { return after::train(options, text, gpu, job, report, nccl); };
+    return [nccl](const Options& options, const std::vector<Token>& text, Job& job, const Report& report) {
+        return after::train(options, text, job, report, nccl);
+    };
 }
 inline Train sharded() { return sharded_with(small_and_patient()); }
 
 /// With a communication stream of the trainer's own, at a pace of its own.
 inline Train sharded_communicating(standin::Pace pace) {
-    return [pace](const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
-                  const Report& report) {
+    return [pace](const Options& options, const std::vector<Token>& text, Job& job, const Report& report) {
         struct Stream {
             cudaStream_t native = nullptr;
             Stream() {
@@ -67,7 +67,7 @@ inline Train sharded_communicating(standin::Pace pace) {
         standin::set_pace(communication.native, pace);
         shardkit::nccl::Options nccl = small_and_patient();
         nccl.communication = communication.native;
-        return after::train(options, text, gpu, job, report, nccl);
+        return after::train(options, text, job, report, nccl);
     };
 }
 
@@ -77,9 +77,12 @@ inline const std::string real_text = std::string(SHARDKIT_GOLDEN_DIR) + "/../../
 /// A model that two slow cores train in seconds.
 inline Options small_options() {
     Options options;
-    options.shape = {.context = 6, .width = 24, .layers = 2, .embedding = 8};
+    options.model.sequence = 8;
+    options.model.width = 16;
+    options.model.layers = 2;
+    options.model.heads = 2;
     options.text = real_text;
-    options.batch = 48;
+    options.batch = 24;
     options.steps = 6;
     options.every = 1;
     options.learning_rate = 3e-3;
@@ -117,12 +120,12 @@ class Meeting {
 };
 
 struct Run {
-    std::vector<Losses> losses;       ///< of every rank
+    std::vector<Means> losses;        ///< of every rank
     std::vector<std::string> errors;  ///< what every rank ended with; empty: nothing
     std::vector<std::size_t> bytes;   ///< what every rank reported of its model
 
     /// Losses that all ranks agree about.
-    const Losses& all() const {
+    const Means& all() const {
         for (std::size_t rank = 0; rank < losses.size(); ++rank) {
             if (!errors[rank].empty()) { throw std::runtime_error(errors[rank]); }
             if (losses[rank] != losses[0]) { throw std::runtime_error("the ranks print different losses"); }
@@ -135,20 +138,19 @@ struct Run {
 inline Run run(
     std::size_t ranks, const Options& options, const Train& train,
     const std::function<void(std::size_t, std::size_t)>& on_step = [](std::size_t, std::size_t) {}) {
-    Run result{std::vector<Losses>(ranks), std::vector<std::string>(ranks), std::vector<std::size_t>(ranks)};
+    Run result{std::vector<Means>(ranks), std::vector<std::string>(ranks), std::vector<std::size_t>(ranks)};
     ncclUniqueId id;
     check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         threads.emplace_back([&, rank] {
             try {
-                Gpu gpu(static_cast<int>(rank));
-                Job job(id, rank, ranks);
-                const std::vector<std::uint8_t> text = read_text(options);
+                Job job(static_cast<int>(rank), id, rank, ranks);
+                const std::vector<Token> text = read_text(options);
                 Report report;
                 report.model_bytes = [&](std::size_t bytes) { result.bytes[rank] = bytes; };
                 report.step = [&](std::size_t step, double) { on_step(rank, step); };
-                result.losses[rank] = train(options, text, gpu, job, report);
+                result.losses[rank] = train(options, text, job, report);
             } catch (const std::exception& error) { result.errors[rank] = error.what(); }
         });
     }

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include <shardkit/backend/host/engine.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/core/element.hpp>
 
-#include "../model/convert.hpp"
 #include "../model/gelu.hpp"
 #include "../model/matrix.hpp"
 #include "../model/place.hpp"
@@ -115,19 +110,17 @@ struct EachColumn {
     constexpr void operator()(std::uint64_t i) const { work(Columns<1>{i % columns}, i / columns); }
 };
 
-/// A rank's device: launches in the order of its compute stream.
-class DevicePlace : public DeviceLayout {
-    using Kernels = shardkit::host::AnyKernels;
-
+/// A device: launch(n, work), which does work(i) for each i below n, in the order of the products' stream.
+template <class Launch>
+class DevicePlaceOf : public DeviceLayout {
   public:
     struct CountsAttention {};
 
-    DevicePlace(const shardkit::AnyStream& stream, const DeviceProducts& products)
-        : stream_(stream), products_(&products) {}
+    DevicePlaceOf(const Launch& launch, const DeviceProducts& products) : launch_(launch), products_(&products) {}
 
     template <class Work>
     void each(std::size_t n, const Work& work) const {
-        Kernels::for_each_index(stream_, n, work);
+        launch_(n, work);
     }
     template <class S>
     void each(std::size_t n, const Gelu<S>& work) const {
@@ -137,21 +130,13 @@ class DevicePlace : public DeviceLayout {
     void each(std::size_t n, const GeluBackward<S>& work) const {
         in_packs(n, EachGeluBackward<S>{work, n});
     }
-    template <class A>
-    void each(std::size_t n, const Fill<A>& work) const {
-        Kernels::fill(stream_, std::span<A>(work.to, n), work.value);
-    }
-    template <shardkit::FloatingElement From, shardkit::FloatingElement To>
-    void each(std::size_t n, const Convert<From, To>& work) const {
-        Kernels::convert(stream_, std::span<const From>(work.from, n), std::span<To>(work.to, n));
-    }
     template <class Work>
     void rows(std::size_t n, const Work& work) const {
-        Kernels::for_each_index(stream_, n * WarpRow::workers, EachRow<Work>{work});
+        launch_(n * WarpRow::workers, EachRow<Work>{work});
     }
     template <class Work>
     void columns(std::size_t n, const Work& work) const {
-        Kernels::for_each_index(stream_, n * column_parts, EachColumn<Work>{work, n});
+        launch_(n * column_parts, EachColumn<Work>{work, n});
     }
     template <class S, class R, class A = shardkit::Arithmetic<S>>
     void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<R> result, Into into, A scale = A{1},
@@ -170,10 +155,10 @@ class DevicePlace : public DeviceLayout {
   private:
     template <class Packs>
     void in_packs(std::size_t n, const Packs& packs) const {
-        Kernels::for_each_index(stream_, (n + Packs::lanes - 1) / Packs::lanes, packs);
+        launch_((n + Packs::lanes - 1) / Packs::lanes, packs);
     }
 
-    shardkit::AnyStream stream_;
+    Launch launch_;
     const DeviceProducts* products_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -14,25 +15,23 @@
 
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/rank/context.hpp>
 
 #include "../model/matrix.hpp"
 
 namespace train_gpt {
 
-/// The model's products by cuBLAS and cuBLASLt, on the compute stream of one rank.
+/// The model's products by cuBLAS and cuBLASLt, in the order of a stream.
 class DeviceProducts {
   public:
-    /// Of its own, so that products can be captured into a graph. NVIDIA recommends so much on Hopper.
+    /// What NVIDIA recommends on Hopper.
     static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-    explicit DeviceProducts(const shardkit::Context& context, std::size_t bytes = workspace_bytes)
-        : stream_(context.compute_stream().native()), workspace_(context.local_buffer<std::uint8_t>(bytes)) {
+    /// cuBLAS would take memory of its own for every graph that products are captured into.
+    DeviceProducts(cudaStream_t stream, std::span<std::uint8_t> workspace) : stream_(stream), workspace_(workspace) {
         check(cublasCreate(&handle_), "cublasCreate");
         try {
             check(cublasSetStream(handle_, stream_), "cublasSetStream");
-            check(cublasSetWorkspace(handle_, workspace_.data(), bytes), "cublasSetWorkspace");
+            check(cublasSetWorkspace(handle_, workspace_.data(), workspace_.size()), "cublasSetWorkspace");
         } catch (...) {
             static_cast<void>(cublasDestroy(handle_));
             throw;
@@ -41,9 +40,6 @@ class DeviceProducts {
     DeviceProducts(const DeviceProducts&) = delete;
     DeviceProducts& operator=(const DeviceProducts&) = delete;
     ~DeviceProducts() { static_cast<void>(cublasDestroy(handle_)); }
-
-    /// Of the workspace.
-    std::size_t bytes() const noexcept { return workspace_.size(); }
 
     /// As HostPlace::multiply, in the order of the stream; sums of bf16 are made in fp32, and rounded once where the
     /// result is bf16.
@@ -160,7 +156,7 @@ class DeviceProducts {
     }
 
     cudaStream_t stream_;
-    shardkit::HostBuffer<std::uint8_t> workspace_;  // of both, as one product comes after the other
+    std::span<std::uint8_t> workspace_;  // of both, as one product comes after the other
     cublasHandle_t handle_ = nullptr;
 };
 

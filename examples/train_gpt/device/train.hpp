@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -15,7 +16,8 @@
 #include "../program/adamw.hpp"
 #include "../program/sharded_model.hpp"
 #include "../program/trainer.hpp"
-#include "place.hpp"
+#include "engine_place.hpp"
+#include "products.hpp"
 
 namespace train_gpt {
 
@@ -31,11 +33,12 @@ struct DeviceReport {
 template <class T>
 std::vector<double> train_on_device(sk::Context& context, const Job& job, std::size_t workspace_bytes,
                                     const DeviceReport& report) {
-    const DeviceProducts products(context, workspace_bytes);
+    const auto workspace = context.local_buffer<std::uint8_t>(workspace_bytes);
+    const DeviceProducts products(context.compute_stream().native(), workspace.span());
     Trainer<ShardedModel<T, DevicePlace>, DevicePlace> trainer(
         context, job,
         [](const auto& groups, const Options& options) { return make_adamw<sk::StateFormat::full>(groups, options); },
-        {context.compute_stream(), products});
+        {EngineLaunch{context.compute_stream()}, products});
     const Options& options = job.options;
     const std::size_t first = job.start.first_step;
     const std::size_t steps = options.steps;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <type_traits>
@@ -209,7 +210,8 @@ class CausalAttention {
         Matrix<P> matrix;
         std::size_t step;
 
-        operator Heads<const P>() const requires(!std::is_const_v<P>) { return {matrix, step}; }
+        template <std::same_as<P> Q>
+        requires(!std::is_const_v<Q>) operator Heads<const Q>() const { return {matrix, step}; }
     };
     template <class P>
     static Heads<P> transposed(Heads<P> of) {

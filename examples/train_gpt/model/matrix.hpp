@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -19,7 +20,8 @@ struct Matrix {
     std::size_t stride;
     Order order = Order::as_stored;
 
-    operator Matrix<const A>() const noexcept requires(!std::is_const_v<A>) {
+    template <std::same_as<A> B>
+    requires(!std::is_const_v<B>) operator Matrix<const B>() const noexcept {
         return {data, rows, columns, stride, order};
     }
 };

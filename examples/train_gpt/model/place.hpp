@@ -9,7 +9,7 @@
 
 namespace train_gpt {
 
-/// Where the model's arithmetic runs: HostPlace, or DevicePlace on a GPU. A place does, in order:
+/// Where the model's arithmetic runs: HostPlace, or DevicePlaceOf on a GPU. A place does, in order:
 ///     each(n, work)         work(i) for every i below n; a GPU work.pack(p) for whole packs, where a work has it
 ///     rows(n, work)         work(row, r) for every r below n; `row` shares a row's loops out among its workers
 ///     columns(n, work)      work(columns, part) for neighbouring columns of n, and every part below column_parts

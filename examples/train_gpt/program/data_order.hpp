@@ -21,7 +21,7 @@ class DataOrder {
     DataOrder(std::span<const Token> text, std::size_t sequence, std::uint64_t seed)
         : text_(text), sequence_(sequence), seed_(seed) {}
 
-    std::size_t start(std::size_t step, std::size_t index) const noexcept {
+    constexpr std::size_t start(std::size_t step, std::size_t index) const noexcept {
         return mix(mix(mix(seed_ ^ 0x6461746171U) + step) + index) % (text_.size() - sequence_);
     }
 
