@@ -75,17 +75,6 @@ struct Prepared {
     const OutputFile& file(std::string_view flag) const { return files.at(flag); }
 };
 
-/// What a plan does without, where it was asked for.
-std::string not_written(const Options& options) {
-    bool writes = !options.save.empty();
-    std::string flags;
-    for (const auto& [flag, name] : options.outputs()) {
-        writes = writes || !name.empty();
-        flags += (flags.empty() ? "" : ", ") + std::string(flag);
-    }
-    return writes ? "nothing written to " + flags + " or --save: --plan does not train\n" : "";
-}
-
 std::string text_line(const Options& options, const Text& text) {
     return "text:  " + text.source + ", " + std::to_string(text.tokens.size()) + " " + std::string(options.unit()) +
            "\n";
@@ -117,7 +106,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         // Before all agree to begin: the others would wait for a process that fails here.
         print(describe_plan(*options, prepared.plan) +
               (trains ? text_line(*options, prepared.inputs.text) + blas().text() : "") +
-              prepared.inputs.start.notes + (trains ? "" : not_written(*options)));
+              prepared.inputs.start.notes);
         const OutputFile& schedule = prepared.file("--schedule-out");
         if (trains && schedule.wanted()) { schedule.write(prepared.plan.schedule_text); }
     }

@@ -77,7 +77,7 @@ TEST_SUITE("gpt.pass") {
         void* begin = memory.data();
         std::size_t space = memory.size();
         Arena arena(static_cast<std::byte*>(std::align(Arena::alignment, bytes, begin, space)), bytes - 1);
-        NoLinks<float> none;
+        Links<float> none;
         CHECK_THROWS_AS(Pass<float>(config, {}, {1, 4}, none, arena), std::logic_error);
     }
 

@@ -108,7 +108,7 @@ class OwnedPass {
     std::byte* memory_;
     std::size_t bytes_;
     Arena arena_;
-    NoLinks<Arithmetic<T>> links_;
+    Links<Arithmetic<T>> links_;
     Pass<T> pass_;
 };
 

@@ -46,13 +46,10 @@ def check_training(folder, ranks, flags, mesh=None):
         expect(ours[key] == theirs[key], f"{what}: the same {key}", done)
     expect(ours["engine"] == "mpi" and ours.keys() == theirs.keys(), f"{what}: the same members", done)
     for report in (ours, theirs):
-        timed = report["timed_steps"]
-        moves = timed["communication_seconds"]
-        expect(timed["steps"] == 2 and timed["exposed_seconds"] < timed["seconds"]
-               and (moves > 0 and timed["exposed_seconds"] > 0 if ranks > 1 else moves == 0),
+        timed = report.get("timed_steps")
+        expect(timed is None if report["schedule"]["follows"] == "none" else timed["steps"] == 2
+               and 0 < timed["exposed_seconds"] < timed["seconds"] and timed["communication_seconds"] > 0,
                f"{what}: times of {report['engine']} {timed}", done)
-        expect(report["schedule"]["follows"] != "none" or abs(timed["exposed_seconds"] - moves) < 1e-9,
-               f"{what}: without a schedule {report['engine']} waits for each call: {timed}", done)
     if not alike:
         return
     for verb in ("all_gather", "reduce_scatter"):

@@ -421,13 +421,10 @@ def check_schedules(folder):
                         "prefetch:2": (["prefetch:2"], "asked for")}[name]
         expect(reports[name]["schedule"]["follows"] in follows and re.fullmatch(why, reports[name]["schedule"]["why"]) is not None,
                f"--json says what it follows, and why: {reports[name]['schedule']}")
-        timed = reports[name]["timed_steps"]
         if name == "none":
-            expect(timed["steps"] == 1 and 0 < timed["communication_seconds"] < timed["seconds"]
-                   and abs(timed["exposed_seconds"] - timed["communication_seconds"]) < 1e-9
-                   and abs(timed["exposed_share"] - 1) < 1e-6 and b"a step: " in done.stdout,
-                   f"without a schedule a rank waits for each call: {timed}", done)
+            expect("timed_steps" not in reports[name] and b"a step: " not in done.stdout, "what follows no schedule is not timed", done)
         else:
+            timed = reports[name]["timed_steps"]
             # A rank makes its collectives itself where none starts ahead.
             ahead = "prefetch" in reports[name]["schedule"]["follows"]
             expect(timed["steps"] == 1 and 0 < timed["communication_seconds"] and 0 < timed["exposed_seconds"] < timed["seconds"]
@@ -455,8 +452,7 @@ def check_plan(folder):
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--sample", "3", "--mesh", "64x1x1", "--batch", "64")
     expect(done.returncode == 2 and b"--batch" in done.stderr, "a flag given twice is refused", done)
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--plot", "a.svg", "--sample", "3", "--mesh", "4x1x1")
-    expect(done.returncode == 0 and b"nothing written to --json, --plot, --schedule-out, --trace, --hashes or --save" in done.stdout and not names(folder),
-           "--plan takes a whole command line, and says that it writes nothing", done)
+    expect(done.returncode == 0 and not names(folder), "--plan takes a whole command line, and writes nothing", done)
     for each, crosses in ((2, True), (4, False)):
         done = run(folder, "--plan", "--mesh", "4x1x1", "--ranks-per-host", str(each))
         expect(done.returncode == 0 and (re.search(rb"^  all_gather +dp +\d+ calls +\S+ \S+ +\S+ \S+ between hosts$", done.stdout,

@@ -9,10 +9,8 @@
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
 
-#include "attention_shape.hpp"
 #include "convert.hpp"
 #include "exponential.hpp"
-#include "links.hpp"
 #include "matrix.hpp"
 #include "place.hpp"
 #include "rank_pass.hpp"

@@ -74,24 +74,17 @@ constexpr std::size_t checked_product(std::size_t a, std::size_t b, const char* 
 }
 
 /// Refuses a shape that no model has.
+/// @pre   no extent is 0
 /// @throws std::invalid_argument that names the extent, what was given and what was expected
 inline void validate(const ModelConfig& config, std::size_t sequences_per_pass) {
     // The matrix products take 32-bit extents; the widest matrix has 4 * width columns.
     constexpr std::size_t limit = std::numeric_limits<std::int32_t>::max();
-    const auto positive = [](const char* flag, std::size_t value) {
-        if (value == 0) { throw std::invalid_argument(std::string(flag) + " 0: expected at least 1"); }
-    };
     const auto at_most = [](const char* flag, std::size_t value, std::size_t bound) {
         if (value > bound) {
             throw std::invalid_argument(std::string(flag) + " " + std::to_string(value) + ": expected at most " +
                                         std::to_string(bound) + " (a larger extent overflows a matrix product's)");
         }
     };
-    positive("--sequence", config.sequence);
-    positive("--layers", config.layers);
-    positive("--width", config.width);
-    positive("--heads", config.heads);
-    positive("--vocabulary", config.vocabulary);
     at_most("--width", config.width, limit / 4);
     at_most("--sequence", config.sequence, limit);
     at_most("--layers", config.layers, limit);

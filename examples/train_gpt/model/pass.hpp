@@ -12,7 +12,6 @@
 #include "config.hpp"
 #include "embedding.hpp"
 #include "head.hpp"
-#include "links.hpp"
 #include "rank_pass.hpp"
 #include "split.hpp"
 
@@ -34,7 +33,7 @@ class Pass {
     static std::size_t bytes(const ModelConfig& config, const Split& split, BatchShape capacity,
                              const Place& place = {}) {
         Arena counter;
-        NoLinks<S> none;
+        Links<S> none;
         Pass(config, split, capacity, none, counter, place);
         return counter.used();
     }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
-#include <iterator>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -244,20 +243,15 @@ void validate_replay(const program::Flags& flags, Options& o) {
     o.schedule = {ScheduleChoice::Kind::none, 0};
 }
 
-/// Says whether two paths name one regular file, or one that is not there yet.
-bool same_file(const fs::path& a, const fs::path& b) {
+/// Says whether `file` is another name of what is read, or is there in it, which is a folder then.
+bool is_of(const fs::path& file, const fs::path& read) {
     std::error_code unknown;
-    if (fs::exists(a, unknown) && !fs::is_regular_file(a, unknown)) { return false; }
-    return fs::equivalent(a, b, unknown) || fs::weakly_canonical(a, unknown) == fs::weakly_canonical(b, unknown);
-}
-/// Says whether `file` is there, somewhere in `folder`.
-bool lies_in(const fs::path& file, const fs::path& folder) {
-    std::error_code unknown;
-    if (!fs::is_directory(folder, unknown) || !fs::is_regular_file(file, unknown)) { return false; }
-    const fs::path above = fs::weakly_canonical(folder, unknown) / "";
-    const fs::path whole = fs::weakly_canonical(file, unknown);
-    return std::mismatch(above.begin(), std::prev(above.end()), whole.begin(), whole.end()).first ==
-           std::prev(above.end());
+    const bool is_there = fs::exists(file, unknown);
+    if (is_there && (!fs::is_regular_file(file, unknown) || fs::equivalent(file, read, unknown))) {
+        return fs::is_regular_file(file, unknown);
+    }
+    const fs::path way = fs::weakly_canonical(file, unknown).lexically_relative(fs::weakly_canonical(read, unknown));
+    return way == "." || (is_there && !way.empty() && *way.begin() != "..");
 }
 /// Refuses to write a result over what is read.
 void validate_files(const Options& o) {
@@ -267,10 +261,10 @@ void validate_files(const Options& o) {
                                            {"--encoding", o.encoding},
                                            {"--init", o.init},
                                            {"--resume", o.resume}}) {
-            const bool same = same_file(output, input);
-            if (output.empty() || input.empty() || !(same || lies_in(output, input))) { continue; }
-            throw InputError(flag, " '", output, "' would be written over ", same ? "" : "a file of ", other, " '",
-                             input, "': expected a file of its own");
+            if (output.empty() || input.empty() || !is_of(output, input)) { continue; }
+            throw InputError(flag, " '", output, "' would be written over ",
+                             fs::is_directory(input) ? "a file of " : "", other, " '", input,
+                             "': expected a file of its own");
         }
     }
 }

@@ -11,8 +11,8 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/tensor_parallel/tokens.hpp>
 
-#include "../model/attention_shape.hpp"
-#include "../model/links.hpp"
+#include "../model/activations.hpp"
+#include "../model/rank_pass.hpp"
 #include "../model/split.hpp"
 #include "options.hpp"
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/sharded_options.hpp>
@@ -158,6 +159,13 @@ struct Options {
     std::string_view unit() const noexcept { return tokens.empty() && encoding.empty() ? "bytes" : "tokens"; }
     constexpr std::size_t tokens_per_step() const noexcept { return batch * model.sequence; }
 };
+
+/// f(a value of the type that parameters and gradients have).
+template <class F>
+auto with_dtype(Dtype dtype, const F& f) {
+    if (dtype == Dtype::fp64) { return f(double{}); }
+    return dtype == Dtype::fp32 ? f(float{}) : f(shardkit::bf16{});
+}
 
 /// The options of a group with the command line's policy, masters and release: of the groups that train and of those
 /// in plans.

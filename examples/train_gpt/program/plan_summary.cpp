@@ -18,7 +18,6 @@
 #include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/muon/matrix_plan.hpp>
 #include <shardkit/muon/muon.hpp>
-#include <shardkit/plan/moved_bytes.hpp>
 #include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule_table.hpp>
@@ -83,31 +82,22 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
                      const sk::engine::Traits& engine) {
     using sk::Verb;
     const auto grid = mesh_of(options).grid();
-    const auto& [dp, tp, cp] = options.mesh;
-    const auto over = [&](auto axes, std::size_t ranks) {
-        const auto planned = sk::planner::PlannedAxes::of(grid, axes);
-        const auto hosts = sk::detail::host_spread(planned, grid, options.ranks_per_host);
-        return [&plan, &engine, planned, hosts, ranks](Verb verb, std::size_t calls, std::size_t bytes) {
-            if (ranks == 1) { return; }
-            plan.add(verb, planned, calls, bytes,
-                     verb == Verb::all_gather       ? sk::detail::gather_moved(bytes, ranks, engine, hosts)
-                     : verb == Verb::reduce_scatter ? sk::detail::scatter_moved(bytes, ranks, engine, hosts)
-                     : verb == Verb::all_reduce
-                         ? sk::detail::all_reduce_moved(bytes, bytes, ranks, engine, hosts)
-                         // To the next rank of a ring.
-                         : sk::planner::MovedBytes{bytes, sk::detail::part_of(bytes, hosts.links, hosts.ranks)});
+    const std::size_t cp = options.mesh.cp;
+    const auto over = [&](const sk::planner::PlannedAxes& axes) {
+        return [&plan, &options, &engine, grid, axes](Verb verb, std::size_t calls, std::size_t bytes) {
+            plan.add(verb, axes, calls, bytes, grid, engine, options.ranks_per_host);
         };
     };
-    const auto over_tp = over(sk::Axes<sk::Tp>{}, tp);
-    const auto over_cp = over(sk::Axes<sk::Cp>{}, cp);
+    const auto over_tp = over(sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Tp>{}));
+    const auto over_cp = over(sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Cp>{}));
     if (options.every == 1) {  // the loss, where it is read: one double, or the numbers of an exact sum
-        over(sk::Axes<sk::Dp, sk::Cp>{}, dp * cp)(Verb::all_reduce, 1,
-                                                  sizeof(double) * (options.slices > 0 ? sk::ExactSum::numbers : 1));
+        over(sk::planner::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{}))(
+            Verb::all_reduce, 1, sizeof(double) * (options.slices > 0 ? sk::ExactSum::numbers : 1));
     }
     const ModelConfig& model = options.model;
     const std::size_t layers = model.layers;
     const Split split = options.split();
-    const sk::planner::PlannedAxes over_ep{sk::Axes<sk::Ep>{}, dp, true};
+    const sk::planner::PlannedAxes over_ep{sk::Axes<sk::Ep>{}, options.mesh.dp, true};
     const auto sharing = over_ep.group(grid, 0);
     // Forward passes of blocks, made once more for all but the last one where activations are not kept.
     const std::size_t forward = model.recompute ? 2 * layers - 1 : layers;
@@ -122,9 +112,8 @@ void add_activations(sk::planner::TrafficPlan& plan, const Options& options, std
                 [&](std::size_t i) {
                     return options.ranks_per_host == 0 ? 0 : sharing.member(i) / options.ranks_per_host;
                 });
-            const std::size_t numbers = sizeof(std::uint64_t) * model.experts;
             if (model.capacity == 0) {
-                plan.add(Verb::all_to_all, over_ep, layers, numbers, {numbers / options.ep * (options.ep - 1), 0});
+                over(over_ep)(Verb::all_to_all, layers, sizeof(std::uint64_t) * model.experts);
             }
         }
         // Sums: two for each pass of a block, one behind the embedding and one at the head's backward pass. Gathers:
@@ -314,19 +303,12 @@ PlanSummary plan_for(const Options& options, const sk::engine::Traits& engine, s
 
 PlanSummary make_plan(const Options& options, const sk::engine::Traits& engine, std::size_t products) {
     try {
-        switch (options.dtype) {
-            case Dtype::fp64:
-                return plan_for<double>(options, engine, products);
-            case Dtype::fp32:
-                return plan_for<float>(options, engine, products);
-            case Dtype::bf16:
-                return plan_for<sk::bf16>(options, engine, products);
-        }
+        return with_dtype(options.dtype,
+                          [&](auto element) { return plan_for<decltype(element)>(options, engine, products); });
     } catch (const std::length_error& error) {
         throw program::InputError("--width ", options.model.width, " and --layers ", options.model.layers, ": ",
                                   error.what());
     }
-    throw std::logic_error("make_plan: unknown element type");
 }
 
 namespace {

@@ -37,7 +37,7 @@ struct Work {
     std::uint64_t attention_most = 0;
 };
 
-/// Steps as they were timed: seconds of one, the mean over steps and ranks.
+/// Steps as they were timed, where they follow a schedule: seconds of one, the mean over steps and ranks.
 struct TimedSteps {
     std::size_t steps = 0;
     double seconds = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
-#include <stdexcept>
 
 #include <cblas.h>
 
@@ -34,15 +33,7 @@ void share_processors(const Options& options) {
 
 Results train(const Job& job) {
     share_processors(job.options);
-    switch (job.options.dtype) {
-        case Dtype::fp64:
-            return train_as<double>(job);
-        case Dtype::fp32:
-            return train_as<float>(job);
-        case Dtype::bf16:
-            return train_as<shardkit::bf16>(job);
-    }
-    throw std::logic_error("train: unknown element type");
+    return with_dtype(job.options.dtype, [&](auto element) { return train_as<decltype(element)>(job); });
 }
 
 }  // namespace train_gpt

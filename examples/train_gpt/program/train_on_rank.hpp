@@ -128,7 +128,7 @@ class RankSteps {
                 context_.traffic().clear();
                 multiply_adds_before_ = multiply_adds();
             }
-            if (s == first_timed) { trainer_.measure(); }
+            if (s == first_timed && job_.chosen.schedule) { trainer_.measure(); }
             context_.set_step(static_cast<std::uint32_t>(s + 1));
             if (context_.rank() == job_.options.slow_rank && job_.options.slow_seconds > 0) {
                 std::this_thread::sleep_for(std::chrono::duration<double>(job_.options.slow_seconds));
@@ -144,7 +144,7 @@ class RankSteps {
                 allocations_ += counted_.allocations() - before;
                 ++steady_;
             }
-            if (s >= first_timed) { add_times(); }
+            if (s >= first_timed && job_.chosen.schedule) { add_times(); }
             report(s, loss, grad_norm);
             if (last) { measure(); }
             hash(s + 1);

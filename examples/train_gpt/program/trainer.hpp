@@ -35,7 +35,6 @@
 #include "../model/convert.hpp"
 #include "../model/initialise.hpp"
 #include "../model/router.hpp"
-#include "call_times.hpp"
 #include "data_order.hpp"
 #include "engine_links.hpp"
 #include "forward_backward.hpp"
@@ -101,9 +100,6 @@ class Trainer {
     }
     /// Gives the streams a step over the tokens that were loaded last.
     void step() {
-        std::optional<CallTimes::Scope> timed;
-        if (times_calls_ && context_.world_size() > 1) { timed.emplace(context_.world().label().journal, calls_); }
-        unled_.began = std::chrono::steady_clock::now();
         sk::Accumulation accumulation{groups_, options_.microbatches};
         const bool releases = options_.release == sk::GradientRelease::at_update;
         if (releases) { optimizer_->step_in_backward(accumulation, {.divisor = divisor()}); }
@@ -118,9 +114,6 @@ class Trainer {
         const auto norm = options_.hashes.empty() || releases ? optimizer_->step(std::move(accumulation), how)
                                                               : hashed_step(std::move(accumulation), how);
         if (!releases) { norm_ = norm; }
-        unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
-        unled_.communication = calls_.seconds();
-        unled_.compute = unled_.seconds - unled_.communication;
     }
     /// Keeps the losses of the step that was given last, as those of step `number`.
     void keep_losses(std::size_t number) const {
@@ -177,23 +170,16 @@ class Trainer {
     /// Compares what several ranks hold. Collective over the world. @throws sk::ReplicaError, on every rank
     void verify() { sk::verify_replicas(groups_, *optimizer_); }
 
-    /// Times the steps to come. Where they follow no schedule each call is made when it is needed, and the rank waits
-    /// for all of it.
-    void measure() {
-        if (following_) {
-            following_->measure();
-        } else {
-            times_calls_ = true;
-        }
-    }
+    /// Times the steps to come, which follow a schedule.
+    void measure() { following_->measure(); }
     /// A moment that is the same on all ranks, behind all work so far. Collective over the world.
     std::chrono::steady_clock::time_point together() const {
         sk::barrier(context_.world(), context_.compute_stream());
         context_.synchronize();
         return std::chrono::steady_clock::now();
     }
-    /// The last step's times, behind measure(); without a schedule they have no spans.
-    sk::schedule::MeasuredStep measured() const { return following_ ? following_->measured() : unled_; }
+    /// The last step's times, behind measure().
+    sk::schedule::MeasuredStep measured() const { return following_->measured(); }
 
     /// That step's timeline on every rank, on rank 0; `start`: a moment that is the same on all ranks. Collective
     /// over the world.
@@ -327,9 +313,6 @@ class Trainer {
     std::optional<sk::GlobalNorm> norm_;  // of the last step, where its gradients were all there
     std::vector<sk::ValuesHash> gradient_hashes_;
     std::optional<SliceHashes> slice_hashes_;  // of a run with --slices whose hashes are asked for
-    bool times_calls_ = false;
-    CallTimes calls_;
-    sk::schedule::MeasuredStep unled_;  // the last step that followed no schedule
 };
 
 }  // namespace train_gpt

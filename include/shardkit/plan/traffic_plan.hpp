@@ -82,6 +82,23 @@ class TrafficPlan {
                        const MovedBytes& moved) {
         add_all(verb, axes, calls, calls * payload, {calls * moved.bytes, calls * moved.between_hosts});
     }
+    /// Adds calls that every rank of a mesh makes on buffers of `bytes` bytes: the parts of all ranks in a gather or
+    /// an all-to-all, one rank's addends in a sum, a message to or from the next rank of a ring.
+    constexpr void add(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t bytes,
+                       const AxisGrid& mesh, const engine::Traits& engine = {}, std::size_t ranks_per_host = 0) {
+        const std::uint64_t ranks = axes.is_world() ? mesh.size() : axes.group(mesh, 0).size();
+        if (ranks == 1) { return; }
+        const auto hosts = detail::host_spread(axes, mesh, ranks_per_host);
+        MovedBytes moved{bytes, detail::part_of(bytes, hosts.links, hosts.ranks)};
+        if (verb == Verb::all_gather) { moved = detail::gather_moved(bytes, ranks, engine, hosts); }
+        if (verb == Verb::reduce_scatter) { moved = detail::scatter_moved(bytes, ranks, engine, hosts); }
+        if (verb == Verb::all_reduce) { moved = detail::all_reduce_moved(bytes, bytes, ranks, engine, hosts); }
+        if (verb == Verb::all_to_all) {
+            moved = {detail::part_from_peers(bytes, ranks),
+                     detail::part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
+        }
+        add(verb, axes, calls, bytes, moved);
+    }
     /// Adds calls that not every rank makes, as the rounded mean over all ranks.
     constexpr void add_mean(Verb verb, const PlannedAxes& axes, double calls, double payload, double moved,
                             double between_hosts = 0) {

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plan says of an uneven all-to-all, against the logs of ranks that make it and against literals.
+// What the plan says of calls that no group makes, among them an uneven all-to-all, against the logs of ranks that
+// make them and against literals.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
@@ -61,6 +67,47 @@ TEST_CASE("the plan of an uneven all-to-all is the mean of the ranks' logs") {
     CHECK(plan.calls == 2);
     CHECK(plan.payload.value * ranks == payload);
     CHECK(plan.moved.value * ranks == moved);
+}
+
+TEST_CASE("calls that a trainer makes itself are planned as its log counts them, with what crosses hosts") {
+    using sk::Verb;
+    constexpr std::size_t n = 3 * ranks;  // bf16 and less would be widened on the way
+    constexpr auto mesh = sk::DeviceMesh<ranks>{}.grid();
+    sk::planner::TrafficPlan plan;
+    for (const Verb verb : {Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce, Verb::all_to_all}) {
+        plan.add(verb, sk::planner::PlannedAxes::world(), 2, n * sizeof(float), mesh, sk::threads::traits, 2);
+    }
+    sk::threads::launch(ranks, [&](const sk::threads::Communicator& world) {
+        const std::vector<float> part(n / ranks);
+        std::vector<float> all(n), shard(n / ranks), other(n);
+        for (int i = 0; i < 2; ++i) {
+            sk::all_gather(world, part, all);
+            sk::reduce_scatter(world, sk::ReduceOp::sum, all, shard);
+            sk::all_reduce_in_place(world, sk::ReduceOp::sum, all);
+            sk::all_to_all(world, all, other);
+        }
+        for (const sk::planner::PlannedRow& row : plan.rows()) {
+            const auto logged = world.traffic().total(row.verb);
+            const bool same = logged.calls == row.traffic.calls && logged.payload == row.traffic.payload &&
+                              logged.moved == row.traffic.moved;
+            if (!same) { throw std::runtime_error("not as planned: " + std::string(name(row.verb))); }
+        }
+    });
+    CHECK(plan.rows().size() == 4);
+    // Of 48 bytes a rank's part is 12; two of them come from the other host, in each of two calls.
+    CHECK(plan.total(Verb::all_to_all).moved.value == 2 * 3 * 12);
+    CHECK(plan.total(Verb::all_to_all).between_hosts.value == 2 * 2 * 12);
+    // Over the two axes of a mesh: within hosts, and to the next rank of a ring that has one link between hosts each
+    // way.
+    constexpr auto two = sk::DeviceMesh<2, 1, 2>{}.grid();
+    sk::planner::TrafficPlan rings;
+    rings.add(Verb::send, sk::planner::PlannedAxes::of(two, sk::Axes<sk::Cp>{}), 3, 100, two, {}, 2);
+    rings.add(Verb::receive, sk::planner::PlannedAxes::of(two, sk::Axes<sk::Dp>{}), 3, 100, two, {}, 2);
+    rings.add(Verb::all_gather, sk::planner::PlannedAxes::of(two, sk::Axes<sk::Tp>{}), 3, 100, two, {}, 2);
+    CHECK(rings.rows().size() == 2);
+    CHECK(rings.total(Verb::send).moved.value == 300);
+    CHECK(rings.total(Verb::send).between_hosts.value == 0);
+    CHECK(rings.total(Verb::receive).between_hosts.value == 300);
 }
 
 TEST_CASE("what all wait for is the rank that sends or receives most; the mean says what crosses hosts") {
