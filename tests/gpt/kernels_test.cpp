@@ -81,8 +81,8 @@ TEST_SUITE("gpt.kernels") {
         std::vector<double> y(x.size());
         std::vector<double> mean(rows);
         std::vector<double> deviation(rows);
-        layer_norm_forward(rows, width, weight.data(), bias.data(), x.data(), y.data(), mean.data(),
-                           deviation.data());
+        layer_norm_forward(rows, width, weight.data(), bias.data(), x.data(),
+                           Normed<double>{mean.data(), deviation.data(), y.data()});
         for (std::size_t r = 0; r < rows; ++r) {
             double sum = 0;
             double squares = 0;

@@ -20,13 +20,13 @@
 
 #include "../../examples/common/input_error.hpp"
 #include "../../examples/common/output_file.hpp"
+#include "../../examples/common/text_format.hpp"
 #include "../../examples/train_gpt/allocation_counter.hpp"
 #include "../../examples/train_gpt/program/data_order.hpp"
 #include "../../examples/train_gpt/program/job.hpp"
 #include "../../examples/train_gpt/program/progress.hpp"
 #include "../../examples/train_gpt/program/report.hpp"
 #include "../../examples/train_gpt/program/text.hpp"
-#include "../../examples/train_gpt/program/text_format.hpp"
 #include "temporary_folder.hpp"
 
 using namespace train_gpt;
@@ -200,22 +200,31 @@ TEST_SUITE("gpt.program") {
     }
 
     TEST_CASE("times read as minutes or hours, and bytes that a terminal would obey are spelled out") {
-        CHECK(duration_text(9.4) == "0:09");
-        CHECK(duration_text(3599) == "59:59");
-        CHECK(duration_text(8 * 3600 + 33 * 60 + 29) == "8:33:29");
-        CHECK(printable("a\n\tb\x1b[2J\xc2\x9b\r") == "a\n\tb\\x1b[2J\\xc2\\x9b\\x0d");
+        CHECK(program::duration_text(9.4) == "0:09");
+        CHECK(program::duration_text(3599) == "59:59");
+        CHECK(program::duration_text(8 * 3600 + 33 * 60 + 29) == "8:33:29");
+        CHECK(program::printable("a\n\tb\x1b[2J\xc2\x9b\r") == "a\n\tb\\x1b[2J\\xc2\\x9b\\x0d");
     }
 
-    TEST_CASE("progress: the ends of a run and each twentieth of it are shown, and what comes after a while") {
+    TEST_CASE("progress: the ends of a run and each twentieth of it are shown, and that a step is under way") {
         using namespace std::chrono_literals;
         Options options;
         options.steps = 1000;
-        const auto shown = [&](std::chrono::milliseconds quiet) {
+        const auto shown = [&](std::chrono::milliseconds quiet, int lines) {
             std::FILE* const out = std::tmpfile();
             REQUIRE(out != nullptr);
-            Progress progress(options, out, quiet, 7);
-            for (const std::size_t step : {7U, 8U, 49U, 50U, 999U}) {
-                progress.after_step({step, 5.5, step == 8 ? std::nullopt : std::optional(1.0), 1024.0 * 1000});
+            {
+                Progress progress(options, out, quiet, 7);
+                long before = 0;
+                for (int line = 0; line < lines; ++line) {
+                    for (int looks = 0; std::ftell(out) == before && looks < 10'000; ++looks) {
+                        std::this_thread::sleep_for(1ms);
+                    }
+                    before = std::ftell(out);
+                }
+                for (const std::size_t step : {7U, 8U, 49U, 50U, 999U}) {
+                    progress.after_step({step, 5.5, step == 50 ? std::nullopt : std::optional(1.0), 1024.0 * 1000});
+                }
             }
             std::rewind(out);
             std::string text(10'000, '\0');
@@ -223,11 +232,11 @@ TEST_SUITE("gpt.program") {
             std::fclose(out);
             return text;
         };
-        const std::string end = "  norm 1.000  1,024,000 tokens/s  0:01 left\n";
-        const std::string last = "step 1000/1000  loss 5.5000  norm 1.000  1,024,000 tokens/s  0:00 left\n";
-        CHECK(shown(1h) == "step 8/1000  loss 5.5000" + end + "step 51/1000  loss 5.5000" + end + last);
-        CHECK(shown(0ms) == "step 8/1000  loss 5.5000" + end + "step 9/1000  loss 5.5000" + end.substr(12) +
-                                "step 50/1000  loss 5.5000" + end + "step 51/1000  loss 5.5000" + end + last);
+        CHECK(shown(1h, 0) ==
+              "step 8/1000  loss 5.5000  norm 1.000  1,024,000 tokens/s  0:01 left\n"
+              "step 51/1000  loss 5.5000  1,024,000 tokens/s  0:01 left\n"
+              "step 1000/1000  loss 5.5000  norm 1.000  1,024,000 tokens/s  0:00 left\n");
+        CHECK(shown(20ms, 2).starts_with("step 8/1000 under way, 0:00\nstep 8/1000 under way, 0:00\n"));
     }
 
     TEST_CASE("the JSON object has every field, and a sample has as many bytes as asked for on every mesh") {

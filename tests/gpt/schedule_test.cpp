@@ -48,7 +48,7 @@ std::string refusal_of(const Options& options) {
 }
 std::uint64_t calls(const Results& results, const std::string& verb) {
     std::uint64_t all = 0;
-    for (const CollectiveCount& c : results.collectives) { all += c.verb == verb ? c.count : 0; }
+    for (const auto& [of, each] : results.collectives) { all += of.second == verb ? each.calls : 0; }
     return all;
 }
 void check_same_bits(const Results& one, const Results& other) {

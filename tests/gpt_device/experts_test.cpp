@@ -108,8 +108,8 @@ TEST_SUITE("gpt.device") {
         "the traffic of experts is planned in the numbers that travel: rows in bf16 are half of those in fp32") {
         const auto planned_bytes = [](Dtype dtype) {
             std::uint64_t bytes = 0;
-            for (const CollectiveCount& each : planned(with_experts({4, 1, 1}, 4, dtype, 5)).collectives) {
-                if (each.verb == "all_to_all_uneven") { bytes += each.bytes; }
+            for (const auto& [of, each] : planned(with_experts({4, 1, 1}, 4, dtype, 5)).collectives) {
+                if (of.second == "all_to_all_uneven") { bytes += each.moved.value; }
             }
             return bytes;
         };

@@ -70,10 +70,8 @@ bool trains_as_one_rank() {
             std::puts("the sample on 2x2x2 is another text than one rank's");
             return false;
         }
-        std::uint64_t norms = 0;
-        for (const CollectiveCount& count : all.collectives) {
-            if (count.verb == "all_reduce" && count.axes == "world") { norms += count.count; }
-        }
+        const auto norm = all.collectives.find({"world", "all_reduce"});
+        const std::uint64_t norms = norm == all.collectives.end() ? 0 : norm->second.calls;
         if (norms != 1) {
             std::printf("a step reports %llu all-reduces over the world, expected the norm's\n",
                         static_cast<unsigned long long>(norms));

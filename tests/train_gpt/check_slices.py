@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_slices.py PROGRAM [--cut] [-- LAUNCHER...]: train_gpt --slices ends with one hash of its parameters, and the
-same losses and norms, on any number of ranks, under every policy and engine. Each configuration is compared with its run
-on one rank. So it does with experts, shared by any number of them. A run whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that stays on one. LAUNCHER starts processes, for
---engine mpi. --cut: a few of the configurations.
+"""check_slices.py PROGRAM [--cut] [-- LAUNCHER...]: train_gpt --slices saves the same bytes, and has the same losses and
+norms, on any number of ranks, under every policy and engine. Each configuration is compared with its run on one rank. So it
+does with experts, shared by any number of them. A run whose checkpoints move from 8 ranks to 2 and to 4 ends as the one that
+stays on one. LAUNCHER starts processes, for --engine mpi. --cut: a few of the configurations.
 """
 import argparse
+import hashlib
 import itertools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,15 +30,21 @@ class Program:
     def run(self, ranks, *flags, engine="threads"):
         """What the run reports, without what differs between meshes."""
         words = [self.path, "--mesh", f"{ranks}x1x1", "--engine", engine, "--json", "report.json", "--text", "text", *SLICES, *flags]
+        saved = flags[flags.index("--save") + 1] if "--save" in flags else "end"
+        if "--save" not in flags:
+            words += ["--save", saved]
         if engine == "mpi":
             words = [*self.launcher, "-n", str(ranks), *words]
         done = subprocess.run(words, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=600, check=False)
         if done.returncode != 0:
             return f"ended with {done.returncode}: {(done.stdout + done.stderr).decode(errors='replace')[-2000:]}"
         report = json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
-        if f"hash of the parameters: {report['parameters_hash']}\n" not in done.stdout.decode():
-            return "no hash is printed"
-        return {key: report[key] for key in ("parameters_hash", "losses", "grad_norms")}
+        # The same state is saved in the same bytes.
+        newest = max((self.folder / saved).glob("step-*"))
+        state = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(newest.glob("*.safetensors")))).hexdigest()
+        if "--save" not in flags:
+            shutil.rmtree(self.folder / saved)
+        return {"state": state, "losses": report["losses"], "grad_norms": report["grad_norms"]}
 
 
 def expect(same, what, *shown):
@@ -80,14 +88,14 @@ def check_worlds(program, cut):
         expect(isinstance(expected, dict), f"{what}: trains on one rank", expected)
         if not isinstance(expected, dict):
             continue
-        hashes.setdefault(expected["parameters_hash"], []).append(what)
+        hashes.setdefault(expected["state"], []).append(what)
         for ranks, policy, engine in worlds(cut, program.launcher):
             found = program.run(ranks, *steps, *flags, "--policy", policy, engine=engine)
             expect(found == expected, f"{what}: {ranks} ranks, {policy}, {engine}", expected, found)
-    expect(len(hashes) == sum(1 for _ in configurations(cut)), f"each configuration has its own hash: {hashes}")
+    expect(len(hashes) == sum(1 for _ in configurations(cut)), f"each configuration has its own state: {hashes}")
     plain = program.run(2, *steps, *EVEN, "--policy", "no_shard")
     other = program.run(2, *steps, *EVEN, "--policy", "no_shard", "--seed", "2")
-    expect(plain != other, "another seed has another hash", plain, other)
+    expect(plain != other, "another seed has another state", plain, other)
 
 
 def check_moves(program, cut):
@@ -99,12 +107,12 @@ def check_moves(program, cut):
         parts = [program.run(ranks, "--steps", steps, *flags, "--policy", policy, "--save", saved, "--resume", saved)
                  for ranks, steps, policy in ((8, "4", "full_shard"), (2, "8", "shard_optimizer"), (4, "12", "hybrid_shard:2"))]
         losses = [loss for part in parts if isinstance(part, dict) for loss in part["losses"]]
-        expect(isinstance(whole, dict) and losses == whole["losses"] and parts[-1]["parameters_hash"] == whole["parameters_hash"],
+        expect(isinstance(whole, dict) and losses == whole["losses"] and parts[-1]["state"] == whole["state"],
                f"{optimizer}: 8, then 2, then 4 ranks end as 1 does", whole, parts)
 
 
 def check_experts(program, cut):
-    """One hash for every ep, and for a run that moves from one to another."""
+    """One state for every ep, and for a run that moves from one to another."""
     steps = "6" if cut else "20"
     for what, more in (("any number of rows", []), ("a capacity, in fp64", ["--capacity", "5", "--dtype", "fp64"])):
         flags = [*EVEN, "--experts", "4", "--top", "2", *more]
@@ -122,7 +130,7 @@ def check_experts(program, cut):
         saved = "saved-experts-" + str(len(more))
         parts = [program.run(ranks, "--steps", str(until), *flags, "--policy", "full_shard", "--ep", str(ep), "--save", saved,
                              "--resume", saved) for ranks, until, ep in ((4, 2, 4), (8, 4, 2), (1, steps, 1))]
-        expect(isinstance(parts[-1], dict) and parts[-1]["parameters_hash"] == expected["parameters_hash"],
+        expect(isinstance(parts[-1], dict) and parts[-1]["state"] == expected["state"],
                f"experts, {what}: ep 4, then 2, then 1 ends as 1 does", expected, parts)
 
 

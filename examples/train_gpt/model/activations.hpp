@@ -9,6 +9,7 @@
 #include "arena.hpp"
 #include "config.hpp"
 #include "convert.hpp"
+#include "layer_norm.hpp"
 #include "split.hpp"
 
 namespace train_gpt {
@@ -59,18 +60,14 @@ inline AttentionShape attention_shape(const ModelConfig& config, const Split& sp
 /// those of the layers between; c is the rank's part of the width C.
 template <class S>
 struct BlockActivations {
-    Arithmetic<S>* norm1_mean;       // [outer]
-    Arithmetic<S>* norm1_deviation;  // [outer], inverse
-    S* norm1;                        // [outer, C]
-    S* qkv;                          // [tokens, 3 c]
-    Arithmetic<S>* log_sum_exp;      // [batch, heads / tp, sequence]
-    S* attention;                    // [tokens, c]
-    S* middle;                       // [outer, C], the residual stream between attention and MLP
-    Arithmetic<S>* norm2_mean;       // [outer]
-    Arithmetic<S>* norm2_deviation;  // [outer], inverse
-    S* norm2;                        // [outer, C]
-    S* up;                           // [tokens, 4 c]
-    S* gelu;                         // [tokens, 4 c]
+    Normed<S> norm1;             // [outer, C]
+    S* qkv;                      // [tokens, 3 c]
+    Arithmetic<S>* log_sum_exp;  // [batch, heads / tp, sequence]
+    S* attention;                // [tokens, c]
+    S* middle;                   // [outer, C], the residual stream between attention and MLP
+    Normed<S> norm2;             // [outer, C]
+    S* up;                       // [tokens, 4 c]
+    S* gelu;                     // [tokens, 4 c]
 };
 
 /// Work space that every layer shares.
@@ -92,30 +89,23 @@ struct Scratch {
 /// What the head keeps.
 template <class S>
 struct HeadActivations {
-    Arithmetic<S>* norm_mean;       // [outer]
-    Arithmetic<S>* norm_deviation;  // [outer], inverse
-    S* norm;                        // [outer, C]
-    S* logits;                      // [tokens, columns]; the backward pass turns them into their gradient in place
-    Arithmetic<S>* largest;         // [tokens]
-    Arithmetic<S>* sums;            // [2 * tokens]
+    Normed<S> norm;          // [outer, C]
+    S* logits;               // [tokens, columns]; the backward pass turns them into their gradient in place
+    Arithmetic<S>* largest;  // [tokens]
+    Arithmetic<S>* sums;     // [2 * tokens]
 };
 
 template <class S, class A = Arithmetic<S>>
 BlockActivations<S> take_block(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
     const std::size_t outer = split.outer_tokens(capacity);
-    const std::size_t wide = outer * config.width;
     const std::size_t part = capacity.tokens() * split.width(config);
     // Braced initialisers are evaluated in order, so the arena's order is the struct's.
-    return {arena.take<A>(outer),
-            arena.take<A>(outer),
-            arena.take<S>(wide),
+    return {Normed<S>::take(arena, outer, config.width),
             arena.take<S>(3 * part),
             arena.take<A>(attention_shape(config, split, capacity).rows()),
             arena.take<S>(part),
-            arena.take<S>(wide),
-            arena.take<A>(outer),
-            arena.take<A>(outer),
-            arena.take<S>(wide),
+            arena.take<S>(outer * config.width),
+            Normed<S>::take(arena, outer, config.width),
             arena.take<S>(4 * part),
             arena.take<S>(4 * part)};
 }
@@ -158,13 +148,9 @@ Scratch<S> take_scratch(Arena& arena, const ModelConfig& config, const Split& sp
 
 template <class S, class A = Arithmetic<S>>
 HeadActivations<S> take_head(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
-    const std::size_t outer = split.outer_tokens(capacity);
     const std::size_t tokens = capacity.tokens();
-    return {arena.take<A>(outer),
-            arena.take<A>(outer),
-            arena.take<S>(outer * config.width),
-            arena.take<S>(tokens * split.rows_of_vocabulary(config)),
-            arena.take<A>(tokens),
+    return {Normed<S>::take(arena, split.outer_tokens(capacity), config.width),
+            arena.take<S>(tokens * split.rows_of_vocabulary(config)), arena.take<A>(tokens),
             arena.take<A>(2 * tokens)};
 }
 

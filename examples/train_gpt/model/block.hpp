@@ -38,15 +38,13 @@ void block_forward(const Rank& pass, const BlockWeights<const T*>& w, const S* i
         place.rows(outer, AddBias<T, S>{c, bias, residual, y});
     };
 
-    layer_norm_forward(outer, c, w.norm1_weight, w.norm1_bias, input, kept.norm1, kept.norm1_mean,
-                       kept.norm1_deviation, place);
-    column_parallel(3 * part, w.qkv_weight, w.qkv_bias, kept.norm1, kept.qkv, nullptr);
+    layer_norm_forward(outer, c, w.norm1_weight, w.norm1_bias, input, kept.norm1, place);
+    column_parallel(3 * part, w.qkv_weight, w.qkv_bias, kept.norm1.out, kept.qkv, nullptr);
     attention.forward(kept.qkv, kept.attention, kept.log_sum_exp);
     row_parallel(part, w.projection_weight, w.projection_bias, kept.attention, input, kept.middle);
 
-    layer_norm_forward(outer, c, w.norm2_weight, w.norm2_bias, kept.middle, kept.norm2, kept.norm2_mean,
-                       kept.norm2_deviation, place);
-    column_parallel(4 * part, w.up_weight, w.up_bias, kept.norm2, kept.up, kept.gelu);
+    layer_norm_forward(outer, c, w.norm2_weight, w.norm2_bias, kept.middle, kept.norm2, place);
+    column_parallel(4 * part, w.up_weight, w.up_bias, kept.norm2.out, kept.up, kept.gelu);
     row_parallel(4 * part, w.down_weight, w.down_bias, kept.gelu, kept.middle, output);
 }
 
@@ -88,16 +86,16 @@ void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const S* 
     };
 
     row_parallel(4 * part, w.down_weight, kept.gelu, kept.up, scratch.d_up, d.down_weight, d.down_bias);
-    column_parallel(4 * part, w.up_weight, kept.norm2, scratch.d_up, d.up_weight, d.up_bias);
-    layer_norm_backward(outer, c, w.norm2_weight, kept.middle, kept.norm2_mean, kept.norm2_deviation, scratch.d_width,
-                        residual, d.norm2_weight, d.norm2_bias, scratch.sums, place);
+    column_parallel(4 * part, w.up_weight, kept.norm2.out, scratch.d_up, d.up_weight, d.up_bias);
+    layer_norm_backward(outer, c, w.norm2_weight, kept.middle, kept.norm2, scratch.d_width, residual, d.norm2_weight,
+                        d.norm2_bias, scratch.sums, place);
 
     row_parallel(part, w.projection_weight, kept.attention, nullptr, scratch.d_heads, d.projection_weight,
                  d.projection_bias);
     attention.backward(kept.qkv, kept.attention, kept.log_sum_exp, scratch.d_heads, scratch.d_packed);
-    column_parallel(3 * part, w.qkv_weight, kept.norm1, scratch.d_packed, d.qkv_weight, d.qkv_bias);
-    layer_norm_backward(outer, c, w.norm1_weight, input, kept.norm1_mean, kept.norm1_deviation, scratch.d_width,
-                        residual, d.norm1_weight, d.norm1_bias, scratch.sums, place);
+    column_parallel(3 * part, w.qkv_weight, kept.norm1.out, scratch.d_packed, d.qkv_weight, d.qkv_bias);
+    layer_norm_backward(outer, c, w.norm1_weight, input, kept.norm1, scratch.d_width, residual, d.norm1_weight,
+                        d.norm1_bias, scratch.sums, place);
 }
 
 }  // namespace train_gpt

@@ -20,10 +20,9 @@ namespace train_gpt {
 template <class T, class Rank, class S>
 void head_forward(const Rank& pass, const HeadWeights<const T*>& w, const S* input, const HeadActivations<S>& kept) {
     const std::size_t c = pass.config.width;
-    layer_norm_forward(pass.outer(), c, w.norm_weight, w.norm_bias, input, kept.norm, kept.norm_mean,
-                       kept.norm_deviation, pass.place);
-    linear_forward({pass.tokens(), c, pass.split.rows_of_vocabulary(pass.config)}, w.logits, pass.gather(kept.norm),
-                   kept.logits, pass.scratch.converted, pass.place);
+    layer_norm_forward(pass.outer(), c, w.norm_weight, w.norm_bias, input, kept.norm, pass.place);
+    linear_forward({pass.tokens(), c, pass.split.rows_of_vocabulary(pass.config)}, w.logits,
+                   pass.gather(kept.norm.out), kept.logits, pass.scratch.converted, pass.place);
 }
 
 /// This rank's part of the logits, of which the first `columns` are those of tokens and the others padding, and the
@@ -145,14 +144,14 @@ void head_backward(const Rank& pass, const HeadWeights<const T*>& w, const S* in
     const auto& scratch = pass.scratch;
     const std::size_t c = pass.config.width;
     const LinearShape shape{pass.tokens(), c, pass.split.rows_of_vocabulary(pass.config)};
-    const S* const normed = pass.split.splits_tokens() ? scratch.gathered : kept.norm;
+    const S* const normed = pass.split.splits_tokens() ? scratch.gathered : kept.norm.out;
     weight_gradient<T>(shape, normed, kept.logits, d.logits, into, scratch.converted, pass.place);
     pass.sum(scratch.d_width, [&](auto* partial) {
         input_gradient(shape, w.logits, kept.logits, partial, scratch.converted, pass.place);
     });
     pass.place.each(pass.outer() * c, Fill<S>{scratch.d_residual, S{}});
-    layer_norm_backward(pass.outer(), c, w.norm_weight, input, kept.norm_mean, kept.norm_deviation, scratch.d_width,
-                        scratch.d_residual, d.norm_weight, d.norm_bias, scratch.sums, pass.place);
+    layer_norm_backward(pass.outer(), c, w.norm_weight, input, kept.norm, scratch.d_width, scratch.d_residual,
+                        d.norm_weight, d.norm_bias, scratch.sums, pass.place);
 }
 
 }  // namespace train_gpt

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "arena.hpp"
 #include "convert.hpp"
 #include "place.hpp"
 
@@ -121,23 +122,34 @@ struct LayerNormSums {
     }
 };
 
-/// Shapes: x, y [rows, width]; weight, bias [width]; mean, inverse_deviation [rows].
+/// What a layer norm makes of some rows, and keeps for the backward pass.
+template <class S>
+struct Normed {
+    Arithmetic<S>* mean;       // [rows]
+    Arithmetic<S>* deviation;  // [rows], inverse
+    S* out;                    // [rows, width]
+
+    static Normed take(Arena& arena, std::size_t rows, std::size_t width) {
+        return {arena.take<Arithmetic<S>>(rows), arena.take<Arithmetic<S>>(rows), arena.take<S>(rows * width)};
+    }
+};
+
+/// Shapes: x [rows, width]; weight, bias [width].
 template <class T, class S, class Place = HostPlace>
-void layer_norm_forward(std::size_t rows, std::size_t width, const T* weight, const T* bias, const S* x, S* y,
-                        Arithmetic<S>* mean, Arithmetic<S>* inverse_deviation, const Place& place = {}) {
-    place.rows(rows, LayerNorm<T, S>{width, weight, bias, x, y, mean, inverse_deviation});
+void layer_norm_forward(std::size_t rows, std::size_t width, const T* weight, const T* bias, const S* x,
+                        const Normed<S>& kept, const Place& place = {}) {
+    place.rows(rows, LayerNorm<T, S>{width, weight, bias, x, kept.out, kept.mean, kept.deviation});
 }
 
 /// dx += the gradient at the input, given dy at the output; the parameters' gradients are added to, unless they are
 /// null. Shapes: as layer_norm_forward; sums [column_parts, 2 * width].
 template <class T, class S, class Place = HostPlace>
-void layer_norm_backward(std::size_t rows, std::size_t width, const T* weight, const S* x, const Arithmetic<S>* mean,
-                         const Arithmetic<S>* inverse_deviation, const S* dy, S* dx, T* d_weight, T* d_bias,
-                         Arithmetic<S>* sums, const Place& place = {}) {
-    place.rows(rows, LayerNormBackward<T, S>{width, weight, x, mean, inverse_deviation, dy, dx});
+void layer_norm_backward(std::size_t rows, std::size_t width, const T* weight, const S* x, const Normed<S>& kept,
+                         const S* dy, S* dx, T* d_weight, T* d_bias, Arithmetic<S>* sums, const Place& place = {}) {
+    place.rows(rows, LayerNormBackward<T, S>{width, weight, x, kept.mean, kept.deviation, dy, dx});
     if (d_weight == nullptr) { return; }
     constexpr std::size_t parts = Place::column_parts;
-    place.columns(width, LayerNormSums<S>{rows, width, x, mean, inverse_deviation, dy, parts, sums});
+    place.columns(width, LayerNormSums<S>{rows, width, x, kept.mean, kept.deviation, dy, parts, sums});
     place.each(width, AddRounded<T>{d_weight, sums, parts, 2 * width});
     place.each(width, AddRounded<T>{d_bias, sums + width, parts, 2 * width});
 }

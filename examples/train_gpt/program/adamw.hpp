@@ -13,8 +13,6 @@
 
 namespace train_gpt {
 
-namespace sk = shardkit;
-
 /// Biases and norms are not decayed, as usual for GPTs: decay is for matrices.
 inline std::vector<sk::ParamGroup> without_decay_of_vectors() {
     const auto vector = [](std::string_view /*path*/, std::string_view parameter) {

@@ -16,8 +16,6 @@ namespace train_gpt {
 
 namespace {
 
-namespace sk = shardkit;
-
 // Of a processor of today and the memory between two. What a choice depends on is their ratio.
 constexpr double operations_per_second = 1e10;
 constexpr sk::planner::LinkModel link{10e-6, 2e9};

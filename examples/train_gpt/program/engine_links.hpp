@@ -18,8 +18,6 @@
 
 namespace train_gpt {
 
-namespace sk = shardkit;
-
 /// How the model and the sequences are split, as this rank sees it.
 inline Split split_of(const sk::Context& context, const Options& options) {
     return options.split(context.grid().coordinate(sk::Tp::name, context.rank()),

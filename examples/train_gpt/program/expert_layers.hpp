@@ -51,16 +51,14 @@ struct ExpertExtents {
 /// What a layer keeps of a pass for the backward pass.
 template <class S, class A = Arithmetic<S>>
 struct ExpertActivations {
-    S *input, *norm;
-    A *mean, *deviation;
+    S* input;
+    Normed<S> norm;
     Choices<A> choices;
     S *received, *up, *gelu, *back;
 
     static ExpertActivations take(Arena& arena, const ExpertExtents& x) {
         return {arena.take<S>(x.tokens * x.width),
-                arena.take<S>(x.tokens * x.width),
-                arena.take<A>(x.tokens),
-                arena.take<A>(x.tokens),
+                Normed<S>::take(arena, x.tokens, x.width),
                 Choices<A>::take(arena, x.tokens, x.experts, x.top, x.sent),
                 arena.take<S>(x.received * x.width),
                 arena.take<S>(x.received * x.hidden),
@@ -141,16 +139,15 @@ class ExpertLayers {
         tokens_ = tokens;
         place_.each(tokens * x_.width, Convert<S, S>{x, kept.input});
         layer_norm_forward<T>(tokens, x_.width, router[RouterNormWeight<T>{}].data(),
-                              router[RouterNormBias<T>{}].data(), kept.input, kept.norm, kept.mean, kept.deviation,
-                              place_);
-        linear_forward<T>({tokens, x_.width, x_.experts}, router[RouterWeight<T>{}].data(), kept.norm,
+                              router[RouterNormBias<T>{}].data(), kept.input, kept.norm, place_);
+        linear_forward<T>({tokens, x_.width, x_.experts}, router[RouterWeight<T>{}].data(), kept.norm.out,
                           scratch_.logits, scratch_.converted, place_);
         choose_experts(tokens, x_.experts, x_.top, capacity_, scratch_.logits, kept.choices, scratch_.counts, place_);
         if (capacity_ == 0) {
             l.routes = exchange_.route_counted(std::span<const std::uint64_t>(kept.choices.counts, x_.experts));
         }
         const auto rows = sent(l, scratch_.rows), received = this->received(l, kept.received);
-        sk::ep::write_rows(*context_, choice_of(l), x_.top, x_.width, view(tokens_of(kept.norm)), {}, rows);
+        sk::ep::write_rows(*context_, choice_of(l), x_.top, x_.width, view(tokens_of(kept.norm.out)), {}, rows);
         exchange_.dispatch(l.routes, x_.width, view(rows), received);
         for_each_part(l.routes, {x_.width, x_.hidden},
                       [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
@@ -213,10 +210,10 @@ class ExpertLayers {
         input_gradient<T>(of_router, router[RouterWeight<T>{}].data(), scratch_.d_logits, scratch_.out,
                           scratch_.converted, place_);
         add_rounded(scratch_.d_norm, scratch_.out, d_norm.size(), place_);
-        weight_gradient<T>(of_router, kept.norm, scratch_.d_logits, d_router[RouterWeight<T>{}].data(), Into::add,
+        weight_gradient<T>(of_router, kept.norm.out, scratch_.d_logits, d_router[RouterWeight<T>{}].data(), Into::add,
                            scratch_.converted, place_);
-        layer_norm_backward<T>(tokens_, x_.width, router[RouterNormWeight<T>{}].data(), kept.input, kept.mean,
-                               kept.deviation, scratch_.d_norm, d_x, d_router[RouterNormWeight<T>{}].data(),
+        layer_norm_backward<T>(tokens_, x_.width, router[RouterNormWeight<T>{}].data(), kept.input, kept.norm,
+                               scratch_.d_norm, d_x, d_router[RouterNormWeight<T>{}].data(),
                                d_router[RouterNormBias<T>{}].data(), scratch_.sums, place_);
     }
 

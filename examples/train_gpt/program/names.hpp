@@ -16,7 +16,7 @@
 
 namespace train_gpt {
 
-namespace sk = shardkit;
+namespace sk = shardkit;  // in all that includes it: options, and with them the program
 
 /// How files call the parameters: "blocks.0.up_weight", as the model does, or as GPT2LMHeadModel of transformers.
 enum class NameKind : std::uint8_t { shardkit, gpt2 };

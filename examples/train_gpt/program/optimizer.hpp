@@ -15,8 +15,6 @@
 
 namespace train_gpt {
 
-namespace sk = shardkit;
-
 /// The optimizer that the command line names.
 /// @pre --states is full with other optimizers than AdamW, and with fp64; see validate(const Options&)
 template <class Precision>

@@ -24,11 +24,11 @@
 #include <shardkit/schedule/scheduled_plan.hpp>
 
 #include "../../common/input_error.hpp"
+#include "../../common/text_format.hpp"
 #include "../model/parameters.hpp"
 #include "choose_schedule.hpp"
 #include "engine_links.hpp"
 #include "expert_layers.hpp"
-#include "text_format.hpp"
 #include "workspace.hpp"
 
 namespace train_gpt {
@@ -159,18 +159,12 @@ std::string split_text(const Options& options) {
 }
 
 /// A plan's rows as they are measured: those of experts are logged with others over axes of the same names.
-std::vector<CollectiveCount> collectives_of(const sk::planner::TrafficPlan& plan) {
-    std::vector<CollectiveCount> counts;
+Collectives collectives_of(const sk::planner::TrafficPlan& plan) {
+    Collectives all;
     for (const sk::planner::PlannedRow& row : plan.rows()) {
-        const std::string verb(name(row.verb)), axes = row.axes.label();
-        const auto same = [&](const CollectiveCount& c) { return c.verb == verb && c.axes == axes; };
-        if (std::any_of(counts.begin(), counts.end(), same)) { continue; }
-        const sk::planner::PlannedTraffic traffic = plan(row.verb, axes);
-        counts.push_back(
-            {verb, axes, traffic.calls, traffic.moved.value, traffic.payload.value, traffic.between_hosts.value});
+        all[{row.axes.label(), std::string(name(row.verb))}] += row.traffic;
     }
-    std::sort(counts.begin(), counts.end());
-    return counts;
+    return all;
 }
 
 /// Refuses what needs more memory than --memory-limit.
@@ -326,17 +320,42 @@ std::string schedule_line(const Options& options, const PlanSummary& plan) {
 
 }  // namespace
 
+std::string table_of(const Collectives& planned, const Collectives* measured) {
+    Collectives all = planned;
+    if (measured != nullptr) { all.insert(measured->begin(), measured->end()); }
+    const bool hosts = std::any_of(planned.begin(), planned.end(),
+                                   [](const auto& each) { return each.second.between_hosts.value > 0; });
+    const auto columns = [](const Collectives& from, const Collectives::key_type& of) {
+        const auto at = from.find(of);
+        const Collectives::mapped_type found = at == from.end() ? Collectives::mapped_type{} : at->second;
+        return program::formatted(" %6llu calls %14s", static_cast<unsigned long long>(found.calls),
+                                  program::bytes_text(found.moved.value).c_str());
+    };
+    std::string text;
+    for (const auto& [of, each] : all) {
+        text += program::formatted("  %-15s %-20s", of.second.c_str(), of.first.c_str());
+        if (measured != nullptr) { text += columns(*measured, of) + "  "; }
+        text += columns(planned, of);
+        if (hosts) {
+            text += program::formatted(" %14s between hosts", program::bytes_text(each.between_hosts.value).c_str());
+        }
+        text += '\n';
+    }
+    return text.empty() ? "  (nothing: one rank)\n" : text;
+}
+
 std::string describe_plan(const Options& options, const PlanSummary& plan) {
     const ModelConfig& m = options.model;
     std::ostringstream out;
     const auto name = [](const auto& names, auto value) { return names[static_cast<std::size_t>(value)]; };
-    out << "model: " << grouped(plan.library.numel) << " parameters, " << m.layers << " blocks of width " << m.width
-        << ", " << m.heads << " heads, " << name(head_names, m.head) << " head, sequence " << m.sequence << '\n'
+    out << "model: " << program::grouped(plan.library.numel) << " parameters, " << m.layers << " blocks of width "
+        << m.width << ", " << m.heads << " heads, " << name(head_names, m.head) << " head, sequence " << m.sequence
+        << '\n'
         << "run:   mesh " << options.mesh.describe() << ", " << options.policy.text() << ", engine "
         << name(engine_names, options.engine) << split_text(options) << ", " << name(dtype_names, options.dtype)
         << ", " << name(optimizer_names, options.optimizer)
         << (options.release == sk::GradientRelease::at_update ? ", gradients released" : "") << ", "
-        << grouped(options.tokens_per_step()) << " tokens per step in "
+        << program::grouped(options.tokens_per_step()) << " tokens per step in "
         << (options.slices > 0 ? std::to_string(options.slices) + " slices, " : std::string()) << options.microbatches
         << (options.microbatches == 1 ? " pass" : " passes") << " per rank\n"
         << schedule_line(options, plan) << "memory per rank, planned:\n";
@@ -360,14 +379,7 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());
     out << "on the wire per rank and step, planned:\n";
-    if (plan.collectives.empty()) { out << "  (nothing: one rank)\n"; }
-    const bool hosts = crosses_hosts(plan.collectives);
-    for (const CollectiveCount& c : plan.collectives) {
-        out << program::formatted("  %-15s %-20s %6llu calls %14s", c.verb.c_str(), c.axes.c_str(),
-                                  static_cast<unsigned long long>(c.count), program::bytes_text(c.bytes).c_str());
-        if (hosts) { out << program::formatted(" %14s between hosts", program::bytes_text(c.between_hosts).c_str()); }
-        out << '\n';
-    }
+    out << table_of(plan.collectives);
     return out.str();
 }
 

@@ -21,8 +21,8 @@ struct PlanSummary {
     std::uint64_t workspace_bytes = 0;  // activations, scratch, travelling keys and values, and tokens of one rank
     std::uint64_t matrix_bytes = 0;     // whole matrices of Muon, on the rank with most
     ChosenSchedule chosen{};
-    std::string schedule_text;                 // for --schedule-out, where asked for
-    std::vector<CollectiveCount> collectives;  // of one steady step of one rank, the mean over ranks
+    std::string schedule_text;  // for --schedule-out, where asked for
+    Collectives collectives;    // of one steady step of one rank, the mean over ranks
 
     std::uint64_t beside_bytes() const noexcept { return workspace_bytes + matrix_bytes; }
     std::uint64_t bytes_per_rank() const noexcept { return library.memory.total().value + beside_bytes(); }
@@ -34,6 +34,9 @@ PlanSummary make_plan(const Options& options, const shardkit::engine::Traits& en
 /// Of the engines of hosts.
 PlanSummary make_plan(const Options& options);
 
+/// A line for each verb and axes: what was measured, where something was, what is planned and, if there are any, the
+/// planned bytes between hosts.
+std::string table_of(const Collectives& planned, const Collectives* measured = nullptr);
 /// Model, memory per rank and traffic per step, in several lines.
 std::string describe_plan(const Options& options, const PlanSummary& plan);
 

@@ -3,18 +3,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
 
+#include "../../common/text_format.hpp"
 #include "job.hpp"
-#include "text_format.hpp"
 
 namespace train_gpt {
 
-/// Prints loss, tokens per second and time left behind the first and the last step, some twenty between them, and
-/// each that ends `quiet` after the line before.
+/// Prints loss, tokens per second and time left behind the first and the last step and some twenty between them, and
+/// a line whenever `quiet` has passed without one, also within a step.
 class Progress {
   public:
     /// `first_step`: how many steps are done before the first report.
@@ -24,31 +28,58 @@ class Progress {
           steps_(options.steps),
           tokens_per_step_(options.tokens_per_step()),
           out_(out),
-          quiet_(quiet) {}
+          quiet_(quiet),
+          done_(first_step) {}
 
     void after_step(const StepReport& report) {
-        const std::size_t done = report.step + 1;
-        const bool ends = report.step == first_step_ || done == steps_;
-        const auto now = std::chrono::steady_clock::now();
-        if (!ends && now - shown_ < quiet_ && report.step % std::max<std::size_t>(1, steps_ / 20) != 0) { return; }
-        shown_ = now;
-        const auto left = static_cast<double>((steps_ - done) * tokens_per_step_);
-        std::string text = "step " + std::to_string(done) + "/" + std::to_string(steps_) +
-                           program::formatted("  loss %.4f", report.loss);
+        const std::lock_guard lock(mutex_);
+        done_ = report.step + 1;
+        stepped_ = Clock::now();
+        const bool ends = report.step == first_step_ || done_ == steps_;
+        if (!ends && stepped_ - shown_ < quiet_ && report.step % std::max<std::size_t>(1, steps_ / 20) != 0) {
+            return;
+        }
+        const auto left = static_cast<double>((steps_ - done_) * tokens_per_step_);
+        std::string text = program::formatted("  loss %.4f", report.loss);
         if (report.grad_norm) { text += program::formatted("  norm %.3f", *report.grad_norm); }
-        text += "  " + grouped(static_cast<std::uint64_t>(report.tokens_per_second)) + " tokens/s  " +
-                duration_text(left / std::max(1e-9, report.tokens_per_second)) + " left\n";
-        std::fputs(text.c_str(), out_);
-        std::fflush(out_);
+        print(done_, text + "  " + program::grouped(static_cast<std::uint64_t>(report.tokens_per_second)) +
+                         " tokens/s  " + program::duration_text(left / std::max(1e-9, report.tokens_per_second)) +
+                         " left");
     }
 
   private:
-    std::size_t first_step_;
-    std::size_t steps_;
-    std::size_t tokens_per_step_;
-    std::FILE* out_;
-    std::chrono::milliseconds quiet_;
-    std::chrono::steady_clock::time_point shown_;
+    using Clock = std::chrono::steady_clock;
+
+    void print(std::size_t step, const std::string& text) {
+        shown_ = Clock::now();
+        std::fprintf(out_, "step %zu/%zu%s\n", step, steps_, text.c_str());
+        std::fflush(out_);
+    }
+    void break_the_silence(const std::stop_token& stops) {
+        std::unique_lock lock(mutex_);
+        while (!stops.stop_requested()) {
+            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(shown_ + quiet_ - Clock::now());
+            if (left.count() > 0) {
+                // The system clock, because thread sanitizers know the wait on it.
+                waits_.wait_until(lock, stops, std::chrono::system_clock::now() + left, [] { return false; });
+                continue;
+            }
+            const std::chrono::duration<double> took = Clock::now() - stepped_;
+            print(std::min(done_ + 1, steps_), " under way, " + program::duration_text(took.count()));
+        }
+    }
+
+    const std::size_t first_step_;
+    const std::size_t steps_;
+    const std::size_t tokens_per_step_;
+    std::FILE* const out_;
+    const std::chrono::milliseconds quiet_;
+    std::mutex mutex_;  // guards what comes next
+    std::condition_variable_any waits_;
+    std::size_t done_;
+    Clock::time_point stepped_ = Clock::now();
+    Clock::time_point shown_ = stepped_;
+    std::jthread silence_{[this](const std::stop_token& stops) { break_the_silence(stops); }};  // ends first
 };
 
 }  // namespace train_gpt

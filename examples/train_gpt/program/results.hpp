@@ -1,34 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
+
+#include <shardkit/plan/traffic_plan.hpp>
 
 namespace train_gpt {
 
-/// Calls of one verb over one set of axes in one step of one rank.
-struct CollectiveCount {
-    std::string verb;
-    std::string axes;
-    std::uint64_t count = 0;
-    std::uint64_t bytes = 0;          // between this rank and its peers
-    std::uint64_t payload = 0;        // of the buffers handed to the verb
-    std::uint64_t between_hosts = 0;  // of `bytes`; planned, not measured
-};
-
-/// In the order in which they are compared and printed.
-inline bool operator<(const CollectiveCount& a, const CollectiveCount& b) {
-    return std::tie(a.axes, a.verb) < std::tie(b.axes, b.verb);
-}
-
-/// Whether the plan has more than one host that talk to each other.
-inline bool crosses_hosts(const std::vector<CollectiveCount>& collectives) {
-    return std::any_of(collectives.begin(), collectives.end(), [](const auto& c) { return c.between_hosts > 0; });
-}
+/// What a rank communicates in a step, by axes and verb.
+using Collectives = std::map<std::pair<std::string, std::string>, shardkit::planner::PlannedTraffic>;
 
 /// Multiply-adds of the matrix products of one steady step.
 struct Work {
@@ -66,11 +51,10 @@ struct Results {
     std::uint64_t peak_bytes_per_rank = 0;          // the largest of all ranks
     std::uint64_t allocations_per_steady_step = 0;  // rounded up
     Work work;
-    TimedSteps timed;                          // the last ones
-    std::vector<CollectiveCount> collectives;  // of the last step, the mean over the ranks, as the plan has it
-    std::vector<FinalParameter> parameters;    // where asked for
-    std::uint64_t hash = 0;                    // of all parameters and masters, with --slices
-    std::string replayed;                      // what --replay prints; empty: steps were trained
+    TimedSteps timed;                        // the last ones
+    Collectives collectives;                 // of the last step, the mean over the ranks, as the plan has it
+    std::vector<FinalParameter> parameters;  // where asked for
+    std::string replayed;                    // what --replay prints; empty: steps were trained
     std::string sample;
     std::string trace;  // of the last step, where asked for and a schedule was followed
     int signal = 0;     // that ended the run before its last step

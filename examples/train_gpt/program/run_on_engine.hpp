@@ -15,8 +15,6 @@
 
 namespace train_gpt {
 
-namespace sk = shardkit;
-
 /// What each rank runs: the same compiled function on every engine.
 using RankFunction = std::function<void(sk::Context& rank)>;
 

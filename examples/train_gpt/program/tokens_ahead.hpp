@@ -15,8 +15,6 @@
 
 namespace train_gpt {
 
-namespace sk = shardkit;
-
 /// Tokens and targets of a rank's step.
 inline std::size_t tokens_of_step(const Options& options) {
     return 2 * options.microbatches * options.split().local(options.pass_shape()).tokens();

@@ -34,7 +34,7 @@ namespace train_gpt {
 
 /// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
 /// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
-inline std::vector<CollectiveCount> mean_collectives(sk::Context& context) {
+inline Collectives mean_collectives(sk::Context& context) {
     constexpr std::size_t fields = 3;
     const auto rows = context.traffic().rows();
     std::vector<std::uint64_t> means;
@@ -42,14 +42,14 @@ inline std::vector<CollectiveCount> mean_collectives(sk::Context& context) {
     sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, means);
     const std::size_t world = context.world_size();
     for (std::uint64_t& mean : means) { mean = (2 * mean + world) / (2 * world); }
-    std::vector<CollectiveCount> list;
+    Collectives collectives;
     for (std::size_t r = 0; r < rows.size(); ++r) {
         const std::uint64_t* const row = means.data() + fields * r;
         if (row[0] == 0) { continue; }
-        list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2]});
+        collectives[{rows[r].axes, std::string(name(rows[r].verb))}] = {
+            row[0], sk::ByteCount(row[2]), sk::ByteCount(row[1]), {}};
     }
-    std::sort(list.begin(), list.end());
-    return list;
+    return collectives;
 }
 
 /// The lines of a file of --hashes for one step: `of` is gradients, states or parameters.
@@ -268,10 +268,6 @@ void train_on_rank(sk::Context& context, const Job& job, Results& results) {
     RankSteps<T> steps(context, job, counted, results);
     const bool completed = steps.run();
     if (completed && reports && job.trained) { job.trained(); }
-    if (job.options.slices > 0 && completed) {
-        const std::uint64_t hash = steps.trainer().hash();
-        if (reports) { results.hash = hash; }
-    }
     if (job.options.sample > 0 && completed) {
         std::string text = steps.trainer().sample(job.options.sample);
         if (reports) { results.sample = std::move(text); }

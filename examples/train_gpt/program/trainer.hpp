@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -211,20 +210,13 @@ class Trainer {
     std::vector<FinalParameter> parameters() {
         std::vector<FinalParameter> all;
         model_.for_each_layer([&](auto& layer) {
-            using Group = typename std::remove_cvref_t<decltype(layer)>::Group;
-            [&]<std::size_t... I>(std::index_sequence<I...>) {
-                (read(layer, typename Group::template At<I>{}, all), ...);
-            }
-            (std::make_index_sequence<Group::count>{});
+            layer.for_each_parameter([&](const sk::PlacedParameter& parameter, std::size_t number) {
+                std::vector<double> values(context_.rank() == 0 ? parameter.shape.numel() : 0);
+                layer.read_full_on(0, number, std::span<double>(values));
+                if (context_.rank() != 0) { return; }
+                all.push_back({layer.path(), std::string(parameter.name), std::move(values)});
+            });
         });
-        return all;
-    }
-
-    /// One number of all parameters and masters, the same on every rank and for any number of ranks. Collective over
-    /// the mesh.
-    std::uint64_t hash() {
-        std::uint64_t all = 0;
-        for (const sk::ValuesHash& one : parameter_hashes()) { all = mix(all ^ one.hash); }
         return all;
     }
 
@@ -283,15 +275,6 @@ class Trainer {
         }
         if (!job.chosen.schedule) { return std::nullopt; }
         return sk::schedule::follow(groups_, *job.chosen.schedule);
-    }
-    template <class Layer, class P>
-    void read(Layer& layer, P parameter, std::vector<FinalParameter>& all) {
-        std::vector<double> values;
-        if (context_.rank() == 0) {
-            values.resize(layer.parameters()[Layer::Group::template index<P>].shape.numel());
-        }
-        layer.read_full_on(0, parameter, std::span<double>(values));
-        if (context_.rank() == 0) { all.push_back({layer.path(), std::string(P::name), std::move(values)}); }
     }
 
     sk::Context& context_;
