@@ -41,7 +41,7 @@ struct Network {
     Place place;
     DeviceArray<std::byte> memory;
     train_gpt::Arena arena;
-    train_gpt::NoLinks<float> links;
+    train_gpt::Links<float> links;
     Pass pass;
 };
 
