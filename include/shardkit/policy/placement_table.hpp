@@ -49,7 +49,6 @@ enum class When : std::uint8_t {
     later_microbatch,  ///< at the end of each other microbatch, whose sum is added to earlier ones
     last_microbatch    ///< when all microbatches are added, in the order of the rows
 };
-/// The number of values of When.
 
 /// Which ranks join a collective; a GroupMesh has their axes.
 enum class Over : std::uint8_t { shards, replicas, data, tp };

@@ -296,6 +296,4 @@ inline Communicator World::communicator() {
     return Communicator(std::make_shared<const detail::RankVerbs>(*this, world_group(), "world"));
 }
 
-/// The engine whose ranks are processes on one or many hosts, over any MPI implementation.
-
 }  // namespace shardkit::mpi

@@ -298,6 +298,4 @@ namespace shardkit::threads {
 /// A rank's end of a group of ranks that are threads of this process: see detail::RankVerbs.
 using Communicator = host::Communicator;
 
-/// The engine whose ranks are threads of one process: the default, and the reference for tests of other engines.
-
 }  // namespace shardkit::threads
