@@ -26,7 +26,7 @@ std::vector<Layer> make_layers(sk::Context& rank) {
 struct Trainer {
     std::vector<Layer> layers;
     sk::Model<> model;
-    sk::AdamW<> optimizer;
+    sk::AdamW optimizer;
 
     explicit Trainer(sk::Context& rank)
         : layers(make_layers(rank)), model(layers), optimizer(model, {.learning_rate = 0.05}) {

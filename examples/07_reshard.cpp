@@ -31,7 +31,7 @@ double distance(Layer& layer) {
 struct Trainer {
     sk::Sharded<Linear, sk::FullShard> layer;
     sk::Model<> model;
-    sk::AdamW<> optimizer;
+    sk::AdamW optimizer;
 
     explicit Trainer(sk::Context& rank)
         : layer(rank, "linear"), model(layer), optimizer(model, {.learning_rate = 0.05}) {

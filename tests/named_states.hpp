@@ -54,10 +54,9 @@ struct Rule {
 };
 
 /// @pre the names outlive it
-template <class Precision>
-auto optimizer(const sk::Model<Precision>& model, std::string_view first, std::string_view second) {
+inline auto optimizer(const sk::Groups& model, std::string_view first, std::string_view second) {
     Rule::state_names = {first, second};
-    return sk::rules::RuleOptimizer<Rule, Precision>(model, {}, {}, sk::SourceLocation::current());
+    return sk::rules::RuleOptimizer<Rule>(model);
 }
 
 }  // namespace named_states

@@ -88,7 +88,7 @@ class Model {
     shardkit::Model<> groups() { return shardkit::Model{layers_}; }
 
     std::vector<Layer> layers_;
-    shardkit::AdamW<> optimizer_;
+    shardkit::AdamW optimizer_;
     shardkit::checkpoint::State state_;
 };
 

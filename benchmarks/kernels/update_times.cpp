@@ -35,7 +35,7 @@ std::function<double()> update(Rank& rank, std::size_t n, sk::MasterWeights mast
     struct Group {
         sk::Sharded<sk::TensorList<Element>, sk::NoShard, Precision> layer;
         sk::Model<Precision> model{layer};
-        sk::AdamW<Precision, Format> optimizer{model, sk::states_in<Format>};
+        sk::AdamW optimizer{model, sk::states_in<Format>};
     };
     sk::ShardedOptions<sk::TensorList<Element>, sk::NoShard> options;
     options.master = master;

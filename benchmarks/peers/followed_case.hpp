@@ -94,7 +94,7 @@ class FollowedCase final : public OverheadCase {
 
         std::vector<Layer> layers;
         shardkit::Model<> model;
-        shardkit::SGD<> optimizer;
+        shardkit::SGD optimizer;
 
       private:
         static std::vector<Layer> make(shardkit::Context& context, std::size_t n) {

@@ -68,10 +68,9 @@ class Trainer {
         const shardkit::Model model{groups_};
         using Precision = typename Group::Precision;
         if (options.optimizer == OptimizerKind::adamw) {
-            optimizer_ = std::make_unique<shardkit::AdamW<Precision>>(
-                model, shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
+            optimizer_ = std::make_unique<shardkit::AdamW>(model, shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
         } else {
-            optimizer_ = std::make_unique<shardkit::SGD<Precision>>(
+            optimizer_ = std::make_unique<shardkit::SGD>(
                 model,
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }

@@ -22,8 +22,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 RuleOptimizer* make_optimizer(const Groups& groups, const shardkit::detail::AnyOptions& options,
                               std::vector<ParamGroup> param_groups, SourceLocation where) {
     using Frame = shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule>;
-    return new OptimizerRef(
-        std::make_unique<Frame>(groups, options, std::move(param_groups), where, shardkit::detail::any_groups()));
+    return new OptimizerRef(std::make_unique<Frame>(groups, options, std::move(param_groups), where));
 }
 }  // namespace SHARDKIT_CHECKED_BUILD
 

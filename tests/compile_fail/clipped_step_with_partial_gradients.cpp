@@ -2,7 +2,7 @@
 // expected-error: optimizer step consumes the gradients, and takes options with them
 #include "model.hpp"
 
-void step(sk::AdamW<>& optimizer, sk::Accumulation& accumulation, sk::ClipCoefficient coefficient) {
+void step(sk::AdamW& optimizer, sk::Accumulation& accumulation, sk::ClipCoefficient coefficient) {
 #ifdef REJECT
     optimizer.step(std::move(accumulation), coefficient);
 #else

@@ -4,10 +4,10 @@
 
 void train(Layer& layer) {
 #ifdef REJECT
-    sk::AdamW<> optimizer{layer};
+    sk::AdamW optimizer{layer};
 #else
     const sk::Model model{layer};
-    sk::AdamW<> optimizer{model, {}};
+    sk::AdamW optimizer{model, {}};
     sk::AdamW deduced{model, {.weight_decay = 0.1}};
 #endif
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: RuleOptimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/rule_optimizer.hpp
+// expected-error: RuleOptimizer<Rule>: Rule must satisfy OptimizerRule; see optim/rule_optimizer.hpp
 #include "model.hpp"
+
+#include <shardkit/optim/rule_optimizer.hpp>
 
 #ifdef REJECT
 /// It does not say how many states there are.
@@ -20,6 +22,4 @@ struct Rule {
 using Rule = sk::rules::SgdRule;
 #endif
 
-double rate(sk::rules::RuleOptimizer<Rule, sk::DefaultPrecision<float>>& optimizer) {
-    return optimizer.learning_rate();
-}
+double rate(sk::rules::RuleOptimizer<Rule>& optimizer) { return optimizer.learning_rate(); }

@@ -2,7 +2,7 @@
 // expected-error: optimizer step takes reduced gradients
 #include "model.hpp"
 
-void step(sk::SGD<>& optimizer, sk::Accumulation& accumulation, Layer& layer) {
+void step(sk::SGD& optimizer, sk::Accumulation& accumulation, Layer& layer) {
     auto gradients = accumulation.gradients(layer);
 #ifdef REJECT
     optimizer.step(std::move(gradients));

@@ -83,13 +83,7 @@ struct OwnRule {
     }
 };
 
-template <class Precision>
-struct Own : sk::rules::RuleOptimizer<OwnRule, Precision> {
-    explicit Own(const sk::Model<Precision>& model, OwnOptions options = {},
-                 std::vector<sk::ParamGroup> param_groups = {},
-                 sk::SourceLocation where = sk::SourceLocation::current())
-        : sk::rules::RuleOptimizer<OwnRule, Precision>(model, options, std::move(param_groups), where) {}
-};
+using Own = sk::rules::RuleOptimizer<OwnRule>;
 
 template <class E>
 struct Weight : sk::Param<"weight", E, 13, 7> {};

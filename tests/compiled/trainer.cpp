@@ -121,7 +121,6 @@ struct Place {
 
 template <class Model>
 std::unique_ptr<sk::Optimizer> make_optimizer(std::string_view engine, const Model& model, std::string_view name) {
-    using Precision = typename Model::Precision;
     using sk::StateFormat;
     const std::vector<sk::ParamGroup> groups{{.matches = [](auto, auto parameter) { return parameter == "bias"; },
                                               .learning_rate_scale = 0.5,
@@ -130,20 +129,16 @@ std::unique_ptr<sk::Optimizer> make_optimizer(std::string_view engine, const Mod
     const sk::LionOptions lion{.learning_rate = 0.0625, .weight_decay = 0.25};
     const sk::SgdOptions sgd{
         .learning_rate = 0.25, .rule = sk::Momentum::nesterov, .momentum = 0.5, .weight_decay = 0.125};
-    if (name == "adamw") { return std::make_unique<sk::AdamW<Precision>>(model, adamw, groups); }
-    if (name == "amsgrad") { return std::make_unique<sk::AMSGrad<Precision>>(model, adamw, groups); }
-    if (name == "lion") { return std::make_unique<sk::Lion<Precision>>(model, lion, groups); }
+    if (name == "adamw") { return std::make_unique<sk::AdamW>(model, adamw, groups); }
+    if (name == "amsgrad") { return std::make_unique<sk::AMSGrad>(model, adamw, groups); }
+    if (name == "lion") { return std::make_unique<sk::Lion>(model, lion, groups); }
     if (name == "muon") { return make_muon(engine, model, {.learning_rate = 0.0625}, adamw); }
-    if (name == "sgd") { return std::make_unique<sk::SGD<Precision>>(model, sgd, groups); }
-    if constexpr (!std::is_same_v<Precision, sk::DefaultPrecision<double>>) {
-        if (name == "adamw_bf16") {
-            return std::make_unique<sk::AdamW<Precision, StateFormat::bf16>>(model, sk::states_in<StateFormat::bf16>,
-                                                                             adamw, groups);
-        }
-        if (name == "adamw_block8") {
-            return std::make_unique<sk::AdamW<Precision, StateFormat::block8>>(
-                model, sk::states_in<StateFormat::block8>, adamw, groups);
-        }
+    if (name == "sgd") { return std::make_unique<sk::SGD>(model, sgd, groups); }
+    if (name == "adamw_bf16") {
+        return std::make_unique<sk::AdamW>(model, sk::states_in<StateFormat::bf16>, adamw, groups);
+    }
+    if (name == "adamw_block8") {
+        return std::make_unique<sk::AdamW>(model, sk::states_in<StateFormat::block8>, adamw, groups);
     }
     throw std::invalid_argument("no optimizer is called " + std::string(name));
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/any_launches.hpp>
@@ -11,7 +12,7 @@
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
@@ -20,9 +21,6 @@
 
 // The arguments are types and a keyword, which must not be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
-/// Instantiates only what an optimizer has of its own, for a further rule: see above.
-#define SHARDKIT_RULE_TEMPLATES(prefix, Precision, Rule) \
-    prefix template class shardkit::rules::RuleOptimizer<Rule, Precision>;
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
 #define SHARDKIT_TEMPLATES(prefix, Precision, Rule)                                                                  \
     prefix template class shardkit::detail::GroupOptimizer<shardkit::detail::AnyRule>;                               \
@@ -31,7 +29,7 @@
                                                            shardkit::detail::NoLaunches>;                            \
     prefix template class shardkit::detail::OptimizerNumbers<shardkit::detail::AnyRule>;                             \
     prefix template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule>;                               \
-    SHARDKIT_RULE_TEMPLATES(prefix, Precision, Rule)                                                                 \
+    prefix template class shardkit::detail::FunctionsOf<Rule, shardkit::host::AnyKernels::Loops>;                    \
     prefix template class shardkit::detail::GroupState<Precision>;                                                   \
     prefix template void shardkit::detail::all_reduce_span(const shardkit::host::Communicator&, shardkit::ReduceOp,  \
                                                            std::span<float>, const shardkit::AnyStream&,             \

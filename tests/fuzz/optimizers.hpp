@@ -142,14 +142,14 @@ struct Made {
         const sk::LionOptions lion{c.rate, c.beta1, c.beta2, c.decay};
         const auto add = [&]<class O>(std::unique_ptr<O> made) { parts.push_back(std::move(made)); };
         if (c.kind == Kind::adamw) {
-            add(std::make_unique<sk::AdamW<Precision>>(model, adamw, groups));
+            add(std::make_unique<sk::AdamW>(model, adamw, groups));
         } else if (c.kind == Kind::amsgrad) {
-            add(std::make_unique<sk::AMSGrad<Precision>>(model, adamw, groups));
+            add(std::make_unique<sk::AMSGrad>(model, adamw, groups));
         } else if (c.kind == Kind::sgd) {
             const sk::SgdOptions options{c.rate, sk::Momentum::classical, c.momentum, c.decay};
-            add(std::make_unique<sk::SGD<Precision>>(model, options, groups));
+            add(std::make_unique<sk::SGD>(model, options, groups));
         } else if (c.kind == Kind::lion) {
-            add(std::make_unique<sk::Lion<Precision>>(model, lion, groups));
+            add(std::make_unique<sk::Lion>(model, lion, groups));
         } else if (c.kind == Kind::muon) {
             const sk::MuonOptions options{c.rate, sk::Momentum::nesterov, c.momentum, c.decay, c.epsilon};
             auto made = std::make_unique<sk::Muon<Precision>>(
@@ -164,8 +164,8 @@ struct Made {
                 {.matches = [](auto, auto name) { return name != "bias"; }, .updated_by = sk::UpdatedBy::another}};
             of_lion.insert(of_lion.end(), groups.begin(), groups.end());
             of_adamw.insert(of_adamw.end(), groups.begin(), groups.end());
-            add(std::make_unique<sk::Lion<Precision>>(model, lion, of_lion));
-            add(std::make_unique<sk::AdamW<Precision>>(
+            add(std::make_unique<sk::Lion>(model, lion, of_lion));
+            add(std::make_unique<sk::AdamW>(
                 model, sk::AdamWOptions{c.rest_rate, c.beta1, c.beta2, c.epsilon, c.decay}, of_adamw));
             add(std::make_unique<sk::CombinedOptimizer>(model,
                                                         std::vector{std::ref(*parts[0]), std::ref(*parts[1])}));

@@ -249,13 +249,13 @@ struct Training {
         if (!kind.adamw) {
             const sk::SgdOptions options{
                 .learning_rate = sgd_rate, .rule = sk::Momentum::classical, .momentum = momentum};
-            return std::make_unique<sk::SGD<>>(model, options, groups);
+            return std::make_unique<sk::SGD>(model, options, groups);
         }
         const auto made = [&](auto format) -> std::unique_ptr<sk::Optimizer> {
             constexpr sk::StateFormat of = decltype(format)::value;
             const sk::AdamWOptions options{
                 .learning_rate = adamw_rate, .beta1 = 0.9, .beta2 = 0.5, .epsilon = 1e-30, .weight_decay = 0};
-            return std::make_unique<sk::AdamW<P, of>>(model, sk::states_in<of>, options, groups);
+            return std::make_unique<sk::AdamW>(model, sk::states_in<of>, options, groups);
         };
         using enum sk::StateFormat;
         if (kind.format == full) { return made(std::integral_constant<sk::StateFormat, full>{}); }

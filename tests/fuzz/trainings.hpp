@@ -502,16 +502,16 @@ struct Training {
         }
         switch (given.rule) {
             case Rule::adamw:
-                return std::make_unique<sk::AdamW<P>>(model, sk::AdamWOptions{.learning_rate = 0.125}, groups);
+                return std::make_unique<sk::AdamW>(model, sk::AdamWOptions{.learning_rate = 0.125}, groups);
             case Rule::sgd:
-                return std::make_unique<sk::SGD<P>>(
-                    model, sk::SgdOptions{.learning_rate = 0.125, .weight_decay = 0.25}, groups);
+                return std::make_unique<sk::SGD>(model, sk::SgdOptions{.learning_rate = 0.125, .weight_decay = 0.25},
+                                                 groups);
             case Rule::nesterov:
-                return std::make_unique<sk::SGD<P>>(
+                return std::make_unique<sk::SGD>(
                     model, sk::SgdOptions{.learning_rate = 0.125, .rule = sk::Momentum::nesterov, .momentum = 0.75},
                     groups);
             case Rule::lion:
-                return std::make_unique<sk::Lion<P>>(model, sk::LionOptions{.learning_rate = 0.125}, groups);
+                return std::make_unique<sk::Lion>(model, sk::LionOptions{.learning_rate = 0.125}, groups);
             case Rule::adafactor:
                 return std::make_unique<sk::Adafactor<P>>(model, sk::AdafactorOptions{}, groups);
             case Rule::muon:

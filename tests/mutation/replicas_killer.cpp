@@ -67,7 +67,7 @@ struct Training {
 
     Layer layer;
     sk::Model<> model;
-    sk::AdamW<> optimizer;
+    sk::AdamW optimizer;
 };
 
 /// What is told once `victim` has flipped a bit of what it holds of a parameter.

@@ -22,10 +22,10 @@ inline std::vector<sk::ParamGroup> without_decay_of_vectors() {
 }
 
 /// AdamW with the command line's options, and its states in `Format`.
-template <sk::StateFormat Format, class Precision>
-std::unique_ptr<sk::Optimizer> make_adamw(const sk::Model<Precision>& model, const Options& options) {
+template <sk::StateFormat Format>
+std::unique_ptr<sk::Optimizer> make_adamw(const sk::Groups& model, const Options& options) {
     const sk::AdamWOptions adamw{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
-    return std::make_unique<sk::AdamW<Precision, Format>>(model, adamw, without_decay_of_vectors());
+    return std::make_unique<sk::AdamW>(model, sk::states_in<Format>, adamw, without_decay_of_vectors());
 }
 
 }  // namespace train_gpt

@@ -19,15 +19,13 @@ namespace train_gpt {
 /// @pre --states is full with other optimizers than AdamW, and with fp64; see validate(const Options&)
 template <class Precision>
 std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model<Precision>& model, const Options& options) {
-    if constexpr (sizeof(typename Precision::Master) == sizeof(float)) {
-        using enum sk::StateFormat;
-        if (options.states == bf16) { return make_adamw<bf16>(model, options); }
-        if (options.states == block8) { return make_adamw<block8>(model, options); }
-    }
-    if (options.optimizer == OptimizerKind::adamw) { return make_adamw<sk::StateFormat::full>(model, options); }
+    using enum sk::StateFormat;
+    if (options.states == bf16) { return make_adamw<bf16>(model, options); }
+    if (options.states == block8) { return make_adamw<block8>(model, options); }
+    if (options.optimizer == OptimizerKind::adamw) { return make_adamw<full>(model, options); }
     if (options.optimizer == OptimizerKind::lion) {
         const sk::LionOptions lion{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
-        return std::make_unique<sk::Lion<Precision>>(model, lion, without_decay_of_vectors());
+        return std::make_unique<sk::Lion>(model, lion, without_decay_of_vectors());
     }
     if (options.optimizer == OptimizerKind::muon) {
         const sk::AdamWOptions rest{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
@@ -41,7 +39,7 @@ std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model<Precision>& model,
                              .rule = sk::Momentum::classical,
                              .momentum = 0.9,
                              .weight_decay = options.weight_decay};
-    return std::make_unique<sk::SGD<Precision>>(model, sgd, without_decay_of_vectors());
+    return std::make_unique<sk::SGD>(model, sgd, without_decay_of_vectors());
 }
 
 }  // namespace train_gpt

@@ -5,8 +5,8 @@
 #include <shardkit/compiled/core.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 // Defines the core's functions of its rules.

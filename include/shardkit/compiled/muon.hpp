@@ -9,6 +9,7 @@
 #include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
 #include <shardkit/muon/muon_options.hpp>
+#include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 
 namespace shardkit SHARDKIT_BUILD {

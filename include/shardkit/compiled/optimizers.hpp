@@ -93,18 +93,16 @@ class Optimizer {
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// An optimizer of one rule, of the core or a trainer's own, with its options.
-template <class OptionsType>
-class RuleOptimizer : public Optimizer {
+/// An optimizer of one rule, of the core or a trainer's own.
+class AnyRuleOptimizer : public Optimizer {
   public:
-    using Options = OptionsType;
+    AnyRuleOptimizer(const Groups& model, const AnyOptions& options, const std::vector<ParamGroup>& param_groups,
+                     SourceLocation where)
+        : Optimizer(model, compiled::make_optimizer(model, options, param_groups, where)) {}
+    AnyRuleOptimizer(const Groups& model, compiled::RuleOptimizer* made) : Optimizer(model, made) {}
 
-    RuleOptimizer(const Groups& model, compiled::RuleOptimizer* made) : Optimizer(model, made) {}
-
-    Options options() const { return rule({}).options().template as<Options>(); }
-    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
-        rule(where).set_options({rule(where).options().rule, options}, where);
-    }
+    AnyOptions options() const { return rule({}).options(); }
+    void set_options(const AnyOptions& options, SourceLocation where) { rule(where).set_options(options, where); }
     double given_learning_rate() const { return rule({}).given_learning_rate(); }
     std::span<const ParamGroup> param_groups() const { return rule({}).param_groups(); }
     void set_param_groups(const std::vector<ParamGroup>& param_groups,
@@ -118,23 +116,4 @@ class RuleOptimizer : public Optimizer {
     }
 };
 
-/// One of a rule of the core, with its states in a format.
-template <class Rule, class OptionsType, class Precision, StateFormat Format>
-class RuleOptimizerIn : public RuleOptimizer<OptionsType> {
-    static constexpr bool can_store = Format == StateFormat::full || computes_in_fp32(PrecisionsOf<Precision>{});
-    static_assert(
-        can_store,
-        "states in bf16 or in blocks of 8 bits are those of updates in fp32: expected StateFormat::full for "
-        "a master of fp64");
-
-  public:
-    RuleOptimizerIn(const Model<Precision>& model, const OptionsType& options, std::vector<ParamGroup> param_groups,
-                    SourceLocation where)
-        : RuleOptimizer<OptionsType>(
-              model, compiled::make_optimizer(model, {&compiled::rule_functions<Rule, Format>(), options},
-                                              std::move(param_groups), where)) {}
-};
-
 }  // namespace SHARDKIT_BUILD
-
-#include <shardkit/optim/element_optimizer.hpp>

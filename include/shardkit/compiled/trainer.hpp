@@ -5,7 +5,6 @@
 
 #include <shardkit/compiled/context.hpp>
 #include <shardkit/compiled/model.hpp>
-#include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/compiled/sharded_state.hpp>
 #include <shardkit/compiled/step.hpp>
 #include <shardkit/core/bf16.hpp>
@@ -13,6 +12,7 @@
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/core/version.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
+#include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/learning_rate.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>

@@ -12,7 +12,7 @@
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/typed_rule_optimizer.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
@@ -32,7 +32,7 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// states
 ///          for the elements that this rank updates; `bytes_of_passes` says how much beside those
 template <class Rule, class Precision = DefaultPrecision<float>>
-class FactoredOptimizer : public RuleOptimizer<Rule, Precision> {
+class FactoredOptimizer : public detail::TypedRuleOptimizer<Rule, Precision> {
     static_assert(FactoredRule<Rule>,
                   "FactoredOptimizer<Rule, ...>: Rule must satisfy FactoredRule; see optim/factored_rule.hpp");
 
@@ -41,7 +41,7 @@ class FactoredOptimizer : public RuleOptimizer<Rule, Precision> {
     explicit FactoredOptimizer(const Model<Precision>& model, const typename Rule::Options& options = {},
                                std::vector<ParamGroup> param_groups = {},
                                SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<Rule, Precision>(model, options, std::move(param_groups), where) {}
+        : detail::TypedRuleOptimizer<Rule, Precision>(model, options, std::move(param_groups), where) {}
 
     /// The bytes of this rank's buffers for what is kept, the sums and the directions. They come on top of a
     /// planner::MemoryPlan, as planner::FactoredPlan says.

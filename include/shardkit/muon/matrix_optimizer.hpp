@@ -16,7 +16,7 @@
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/optim/typed_rule_optimizer.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
@@ -35,7 +35,7 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// Memory:  the rule's states for the elements that this rank updates, and the buffers that matrices travel through;
 ///          `bytes_of_exchange` says how much
 template <class Rule, class Precision = DefaultPrecision<float>>
-class MatrixOptimizer : public RuleOptimizer<Rule, Precision> {
+class MatrixOptimizer : public detail::TypedRuleOptimizer<Rule, Precision> {
     static_assert(MatrixRule<Rule>,
                   "MatrixOptimizer<Rule, ...>: Rule must satisfy MatrixRule; see optim/matrix_rule.hpp");
 
@@ -49,8 +49,9 @@ class MatrixOptimizer : public RuleOptimizer<Rule, Precision> {
     MatrixOptimizer(const Model<Precision>& model, const Products& products, const typename Rule::Options& options,
                     const Matrices& matrices = {}, std::vector<ParamGroup> param_groups = {},
                     SourceLocation where = SourceLocation::current())
-        : RuleOptimizer<Rule, Precision>(model, options, with_rest(model, matrices, std::move(param_groups), where),
-                                         where, {detail::AnyProducts<AnyStream>(products), matrices}) {}
+        : detail::TypedRuleOptimizer<Rule, Precision>(model, options,
+                                                      with_rest(model, matrices, std::move(param_groups), where),
+                                                      where, {detail::AnyProducts<AnyStream>(products), matrices}) {}
 
     /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
     static auto are_matrices(const Model<Precision>& model, const Matrices& matrices) {

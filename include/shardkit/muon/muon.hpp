@@ -179,7 +179,7 @@ struct MuonParts {
 
     std::function<bool(std::string_view, std::string_view)> is_matrix;
     rules::MatrixOptimizer<rules::MuonRule, Precision> matrices_;
-    AdamW<Precision> rest_;
+    AdamW rest_;
 };
 
 }  // namespace detail SHARDKIT_BUILD
@@ -224,7 +224,7 @@ class Muon : private detail::MuonParts<Precision>, public CombinedOptimizer {
     /// The part that has the matrices, for its options and ParamGroups.
     rules::MatrixOptimizer<rules::MuonRule, Precision>& matrices() noexcept { return this->matrices_; }
     /// The part that has the rest.
-    AdamW<Precision>& rest() noexcept { return this->rest_; }
+    AdamW& rest() noexcept { return this->rest_; }
 
     /// Muon's.
     double learning_rate() const override { return this->matrices_.learning_rate(); }

@@ -10,9 +10,13 @@
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/optimizers.hpp>
 #else
-#include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/optim/optimizer_frame.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #endif
 #include <shardkit/optim/options.hpp>
+#include <shardkit/optim/param_group.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/step/argument_types.hpp>
 
@@ -40,31 +44,71 @@ struct NeedsOwnNames {
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// What AdamW, SGD and the others are made of: a rule, the model, its options, and a format of the states.
-template <class Rule, class OptionsType, class Precision, StateFormat Format>
-class ElementOptimizer : public RuleOptimizerIn<Rule, OptionsType, Precision, Format> {
-    using Base = RuleOptimizerIn<Rule, OptionsType, Precision, Format>;
+#ifndef SHARDKIT_COMPILED
+using AnyRuleOptimizer = OptimizerFrame<AnyRule>;
+#endif
+
+/// An optimizer of one rule, with its options.
+template <class OptionsType>
+class RuleOptimizer : public AnyRuleOptimizer {
+    using Base = AnyRuleOptimizer;
 
   public:
     using Options = OptionsType;
+    using Base::Base;
 
-    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit ElementOptimizer(const Model<Precision>& model, Options options = {},
+    Options options() const { return Base::options().template as<Options>(); }
+    /// Replaces all hyper-parameters, the learning rate too; takes effect with the next step. What a ParamGroup gives
+    /// stays that group's. A bias correction is by the products of the betas that the steps were made with.
+    /// Order:   stream-ordered; local work. Ranks compare the hyper-parameters with the next step's.
+    /// @throws  std::invalid_argument for what is out of range, or another number of states (another Momentum, say):
+    ///          nothing has changed then
+    void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
+        Base::set_options({Base::options().rule, options}, where);
+    }
+};
+
+/// The same over a model, with the states in a format. `Functions::in<format>()` are the rule's with its states in
+/// one: a format is compiled where an optimizer is made with it.
+template <class OptionsType, class Functions>
+class ElementOptimizer : public RuleOptimizer<OptionsType> {
+    using Base = RuleOptimizer<OptionsType>;
+
+  public:
+    /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
+    /// or
+    ///         two groups with one path
+    explicit ElementOptimizer(const Groups& model, OptionsType options = {},
                               std::vector<ParamGroup> param_groups = {},
                               SourceLocation where = SourceLocation::current())
-        : Base(model, options, std::move(param_groups), where) {}
+        : ElementOptimizer(model, states_in<StateFormat::full>, options, std::move(param_groups), where) {}
     /// Keeps the states in `Format`.
-    ElementOptimizer(const Model<Precision>& model, StatesIn<Format> /*states*/, Options options = {},
+    /// @throws std::invalid_argument for a master of fp64 too, where that is not StateFormat::full
+    template <StateFormat Format>
+    ElementOptimizer(const Groups& model, StatesIn<Format> /*states*/, OptionsType options = {},
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
-        : Base(model, options, std::move(param_groups), where) {}
+        : Base(model, {&Functions::template in<Format>(), options}, std::move(param_groups), where) {}
     /// Says what to write instead.
     template <class Names = PyTorchNames>
-    explicit ElementOptimizer(const Model<Precision>& model, std::type_identity_t<Names> /*options*/)
+    explicit ElementOptimizer(const Groups& model, std::type_identity_t<Names> /*options*/)
         : ElementOptimizer(model) {
         static_cast<void>(NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>
     explicit ElementOptimizer(Sharded<G, P, R>& layer, auto&&...) requires(NeedsModel<Sharded<G, P, R>>::is_model);
+};
+
+/// The functions of a rule of the library, which the compiled form has in its core.
+template <class Rule>
+struct CoreFunctions {
+    template <StateFormat Format>
+    static const RuleFunctions& in() {
+#ifdef SHARDKIT_COMPILED
+        return compiled::rule_functions<Rule, Format>();
+#else
+        return functions_of<rules::RuleIn<Rule, Format>, host::AnyKernels::Loops>;
+#endif
+    }
 };
 
 }  // namespace SHARDKIT_BUILD
@@ -75,41 +119,26 @@ namespace shardkit SHARDKIT_BUILD {
 ///     AdamW optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class AdamW : public detail::ElementOptimizer<rules::AdamWRule, AdamWOptions, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::AdamWRule, AdamWOptions, Precision, Format>;
-
+class AdamW : public detail::ElementOptimizer<AdamWOptions, detail::CoreFunctions<rules::AdamWRule>> {
   public:
-    using Base::Base;
-    template <class Names = detail::PyTorchNames>
-    explicit AdamW(const Model<Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+    using ElementOptimizer::ElementOptimizer;
 };
 
 /// AdamW with amsgrad over a model of sharded groups, as torch.optim.AdamW(amsgrad=True) computes it.
 ///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class AMSGrad : public detail::ElementOptimizer<rules::AmsgradRule, AdamWOptions, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::AmsgradRule, AdamWOptions, Precision, Format>;
-
+class AMSGrad : public detail::ElementOptimizer<AdamWOptions, detail::CoreFunctions<rules::AmsgradRule>> {
   public:
-    using Base::Base;
-    template <class Names = detail::PyTorchNames>
-    explicit AMSGrad(const Model<Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+    using ElementOptimizer::ElementOptimizer;
 };
 
 /// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
 /// Memory:  one state where there is momentum, none otherwise.
-template <class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class SGD : public detail::ElementOptimizer<rules::SgdRule, SgdOptions, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::SgdRule, SgdOptions, Precision, Format>;
-
+class SGD : public detail::ElementOptimizer<SgdOptions, detail::CoreFunctions<rules::SgdRule>> {
   public:
-    using Base::Base;
-    template <class Names = detail::PyTorchNames>
-    explicit SGD(const Model<Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+    using ElementOptimizer::ElementOptimizer;
 };
 
 /// Lion, which steps by the sign of a momentum, over a model of sharded groups.
@@ -118,33 +147,9 @@ class SGD : public detail::ElementOptimizer<rules::SgdRule, SgdOptions, Precisio
 /// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 /// Every element moves by the learning rate, so clipping acts on the momentum
 /// alone.
-template <class Precision = DefaultPrecision<float>, StateFormat Format = StateFormat::full>
-class Lion : public detail::ElementOptimizer<rules::LionRule, LionOptions, Precision, Format> {
-    using Base = detail::ElementOptimizer<rules::LionRule, LionOptions, Precision, Format>;
-
+class Lion : public detail::ElementOptimizer<LionOptions, detail::CoreFunctions<rules::LionRule>> {
   public:
-    using Base::Base;
-    template <class Names = detail::PyTorchNames>
-    explicit Lion(const Model<Precision>& model, std::type_identity_t<Names> names) : Base(model, names) {}
+    using ElementOptimizer::ElementOptimizer;
 };
-
-// The arguments are types, which must not be in parentheses.
-// NOLINTBEGIN(bugprone-macro-parentheses)
-#define SHARDKIT_GUIDES(Name, Options)                                                                    \
-    template <class Precision, StateFormat Format>                                                        \
-    Name(const Model<Precision>&, StatesIn<Format>, Options = {}, const std::vector<ParamGroup>& = {},    \
-         SourceLocation = {}) -> Name<Precision, Format>;                                                 \
-    template <class Precision>                                                                            \
-    Name(const Model<Precision>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {}) \
-        -> Name<Precision>;                                                                               \
-    template <class G, class P, class R>                                                                  \
-    Name(Sharded<G, P, R>&, Options = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})       \
-        -> Name<std::enable_if_t<detail::NeedsModel<Sharded<G, P, R>>::is_model>>;
-SHARDKIT_GUIDES(AdamW, AdamWOptions)
-SHARDKIT_GUIDES(AMSGrad, AdamWOptions)
-SHARDKIT_GUIDES(SGD, SgdOptions)
-SHARDKIT_GUIDES(Lion, LionOptions)
-// NOLINTEND(bugprone-macro-parentheses)
-#undef SHARDKIT_GUIDES
 
 }  // namespace SHARDKIT_BUILD

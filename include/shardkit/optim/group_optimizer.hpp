@@ -202,6 +202,11 @@ GroupOptimizer<Rule>::GroupOptimizer(Context& context, const GroupGeometry& grou
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                       ", a number of states that Rule::Update does not take"));
     }
+    if (kind_.format != StateFormat::full && group.arithmetic() == ElementType::fp64) {
+        throw_invalid_argument(where, "optimizer: '", group.path,
+                               "' has a master of fp64, and states in bf16 or in blocks of 8 bits are those of "
+                               "updates in fp32; expected StateFormat::full");
+    }
     if (kind_.require != nullptr) { kind_.require(group, updated_, where); }
     Fnv seed;
     seed.add(group.path);
@@ -216,16 +221,11 @@ GroupOptimizer<Rule>::GroupOptimizer(Context& context, const GroupGeometry& grou
     for (const auto& state : states_) { state_spans_.push_back(state.span()); }
     if (!group.offloads()) { return; }
     if constexpr (!std::same_as<Rule, AnyRule>) {
-        throw_invalid_argument(
-            where, "optimizer: '", group.path, "' has an Offload, and ",
-            rules::MatrixRule<Rule>
-                ? std::string("matrices are brought together from masters and states in the engine's memory")
-            : rules::FactoredRule<Rule>
-                ? std::string("sums over parameters are added from masters in the engine's memory")
-                : concat("its rule is larger than one whose updates are made in pieces, which has at most ",
-                         AnyOptions::most_bytes, " bytes of options, ", AnyRuleUpdate::most_bytes, " of an update, ",
-                         AnyRuleUpdate::most_states, " states and ", AnyProgress::most_products, " products"),
-            "; expected Offload::none");
+        throw_invalid_argument(where, "optimizer: '", group.path, "' has an Offload, and ",
+                               rules::MatrixRule<Rule>
+                                   ? "matrices are brought together from masters and states in the engine's memory"
+                                   : "sums over parameters are added from masters in the engine's memory",
+                               "; expected Offload::none");
     }
     offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, context.options().offload_slot_bytes);
     if (offloaded_.piece > 0) { make_offload_slots(context, group.path, group.offload); }

@@ -14,6 +14,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/kernels/state_storage.hpp>
+#include <shardkit/optim/any_launches.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
@@ -28,7 +29,6 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/step/precisions.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
@@ -45,6 +45,13 @@ inline ElementType narrowest_arithmetic(const Groups& model, SourceLocation wher
 /// What an optimizer has of its groups, by their element types where its launches need to know them.
 template <class Rule>
 using BatchesOf = std::vector<std::unique_ptr<OptimizerGroups<Rule>>>;
+/// Those of a rule that is a value, which has groups of any element types.
+template <class Rule>
+BatchesOf<Rule> any_groups() {
+    BatchesOf<Rule> all;
+    all.push_back(std::make_unique<LaunchedGroups<Rule, AnyLaunches, NoLaunches>>(nullptr));
+    return all;
+}
 
 /// What all rules' optimizers share: states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups and each step's updates. `Rule`: an AnyRule where it can be, so that it is compiled
@@ -59,7 +66,7 @@ class OptimizerFrame : public Optimizer {
     ///         two groups with one path
     /// @param batches  what is to have the model's groups
     OptimizerFrame(const Groups& model, const Options& options, std::vector<ParamGroup> param_groups,
-                   SourceLocation where, BatchesOf<Rule> batches);
+                   SourceLocation where, BatchesOf<Rule> batches = any_groups<Rule>());
 
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }

@@ -29,50 +29,10 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// The updates of an optimizer's groups that update elements of these types, with a rule that is no value, one group
-/// behind the other.
+/// What runs the updates of a rule that does not update each group alone: see muon/matrix_optimizer.hpp and
+/// factored/factored_optimizer.hpp.
 template <class Rule, class Types>
-class UpdateLaunches {
-  public:
-    using Table = UpdateTable<Rule, typename Types::A>;
-    using Listed = ListedGroup<Rule, Types>;
-
-    /// Begins to list the groups that are trained, in the model's order.
-    void start() noexcept { listed_.clear(); }
-    void list(const Listed& each) { listed_.push_back(each); }
-
-    /// Prepares the launches of the groups that were listed. `skip`: in the engine's memory, the same in all calls.
-    void prepare(Context& /*context*/, const Table& /*table*/, const std::uint32_t* /*skip*/,
-                 SourceLocation /*where*/) {}
-    /// One step of one group alone, behind its last reduction, on the compute stream.
-    void run_one(const Listed& each, Context& context, const Table& table, const std::uint32_t* skip) {
-        const auto stream = context.compute_stream();
-        each.state->gradients().wait();
-        each.with_states([&](auto n) {
-            host::AnyKernels::update(stream, each.group->ranges(), table.updates(), skip, each.template spans<n>());
-        });
-        each.state->parameters().end_update(stream.record(), stream.capture());
-    }
-    /// One step of the groups that were listed, on the compute stream.
-    void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
-        for (const Listed& each : listed_) {
-            if (each.taken) { run_one(each, context, table, skip); }
-        }
-    }
-
-  private:
-    List<Listed> listed_;
-};
-
-/// What runs the updates of a rule. Rules that do not update each group alone have theirs in
-/// muon/matrix_optimizer.hpp and factored/factored_optimizer.hpp.
-template <class Rule, class Types>
-struct LaunchesOf {
-    static_assert(
-        updates_alone<Rule>,
-        "RuleOptimizer of a MatrixRule or a FactoredRule: derive from MatrixOptimizer or FactoredOptimizer");
-    using type = UpdateLaunches<Rule, Types>;
-};
+struct LaunchesOf;
 
 /// What an optimizer keeps of its groups, of one set of element types where their launches need to know them.
 /// Compiled once for all models.

@@ -122,7 +122,7 @@ struct Training {
     }
 
     Model<float> model;
-    sk::AdamW<> optimizer;
+    sk::AdamW optimizer;
     sk::LossScale loss_scale;
     std::vector<std::uint8_t> blob;
     sk::checkpoint::State state;

@@ -100,7 +100,7 @@ struct Training {
     Layer layer;
     Listed listed;
     sk::Model<typename Layer::Precision> groups;
-    sk::AdamW<typename Layer::Precision> optimizer;
+    sk::AdamW optimizer;
     sk::LossScale loss_scale;
     std::vector<std::uint8_t> blob;
     sk::checkpoint::State state;

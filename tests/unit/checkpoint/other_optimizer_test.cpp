@@ -65,13 +65,13 @@ template <class Made, class Options>
 auto makes(Options options) {
     return [options](sk::Model<>& model) { return std::make_unique<Made>(model, options); };
 }
-const auto adamw = makes<sk::AdamW<>>(sk::AdamWOptions{});
-const auto lion = makes<sk::Lion<>>(sk::LionOptions{});
-const auto amsgrad = makes<sk::AMSGrad<>>(sk::AdamWOptions{});
+const auto adamw = makes<sk::AdamW>(sk::AdamWOptions{});
+const auto lion = makes<sk::Lion>(sk::LionOptions{});
+const auto amsgrad = makes<sk::AMSGrad>(sk::AdamWOptions{});
 const auto muon = makes<sk::Muon<>>(sk::MuonOptions{});
 const auto momentum =
-    makes<sk::SGD<>>(sk::SgdOptions{.learning_rate = 0.1, .rule = sk::Momentum::classical, .momentum = 0.9});
-const auto plain_sgd = makes<sk::SGD<>>(sk::SgdOptions{.learning_rate = 0.1});
+    makes<sk::SGD>(sk::SgdOptions{.learning_rate = 0.1, .rule = sk::Momentum::classical, .momentum = 0.9});
+const auto plain_sgd = makes<sk::SGD>(sk::SgdOptions{.learning_rate = 0.1});
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 

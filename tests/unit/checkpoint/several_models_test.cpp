@@ -39,8 +39,8 @@ struct Trainer {
     sk::Model<> firsts{first}, seconds{second};
     sk::Model<> both{first, second};
     sk::Model<> all{average, second, first};
-    sk::AdamW<> adamw{firsts, {.learning_rate = 0.1}};
-    sk::Lion<> lion{seconds, {.learning_rate = 0.01}};
+    sk::AdamW adamw{firsts, {.learning_rate = 0.1}};
+    sk::Lion lion{seconds, {.learning_rate = 0.01}};
     sk::checkpoint::State state{all, adamw};
 
     template <class Rank>
@@ -119,7 +119,7 @@ TEST_CASE("a state of several models takes an optimizer, a loss scale and bytes 
             sk::LossScale critics{rank, {.initial = saves ? 16.0 : 2.0}};
             std::vector<std::uint8_t> sampler{1, 2}, critics_sampler{3};
             if (!saves) { sampler = critics_sampler = {}; }
-            sk::SGD<> none{trainer.seconds, {}, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+            sk::SGD none{trainer.seconds, {}, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
             sk::CombinedOptimizer seconds{trainer.seconds, {none, trainer.lion}};
             const sk::Model saved{trainer.firsts, trainer.seconds, averages};
             const sk::Model loaded{averages, trainer.seconds, trainer.firsts};
@@ -156,7 +156,7 @@ TEST_CASE("a state takes an optimizer of its own groups, and one for each group"
         CHECK_THROWS_WITH_AS(State(trainer.seconds, trainer.adamw),
                              doctest::Contains("'first' of the optimizer is no group of the model"),
                              std::invalid_argument);
-        sk::AdamW<> again{trainer.both};
+        sk::AdamW again{trainer.both};
         CHECK_THROWS_WITH_AS(trainer.state.add(again),
                              doctest::Contains("'first' of the optimizer is another optimizer's too"),
                              std::invalid_argument);

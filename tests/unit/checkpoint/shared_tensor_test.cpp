@@ -111,7 +111,7 @@ struct Training {
     sk::Sharded<Block, sk::DynamicPolicy, Mixed> block;
     sk::Sharded<Value, sk::DynamicPolicy, Mixed> values;
     sk::Model<Mixed> model;
-    sk::AdamW<Mixed> optimizer;
+    sk::AdamW optimizer;
 };
 
 const std::vector<std::pair<Mesh, sk::DynamicPolicy>> places{

@@ -54,8 +54,8 @@ struct Trainer {
     using Layer = sk::Sharded<toy::Linear, sk::DynamicPolicy, Double>;
     Layer first, second;
     sk::Model<Double> model{first, second};
-    sk::Lion<Double> lion{model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
-    sk::AdamW<Double> adamw{model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+    sk::Lion lion{model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
+    sk::AdamW adamw{model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
     sk::CombinedOptimizer optimizer{model, {lion, adamw}};
 
     template <class Rank>
@@ -555,11 +555,9 @@ TEST_CASE("combined optimizers: a new part makes its own states whole and leaves
         const sk::checkpoint::State state{trainer.model, trainer.optimizer};
         CHECK_THROWS_AS(sk::checkpoint::load(rank, folder.file("run/step-00000001"), state), sk::FileError);
         trainer.model.initialize([](auto, auto, auto) { return 1.0; });
-        sk::Lion<Double> lion{
-            trainer.model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
+        sk::Lion lion{trainer.model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
         CHECK(has(thrown_message<sk::UsageError>([&] { trainer.accumulated(1); }), "ended with an error before '"));
-        sk::AdamW<Double> adamw{
-            trainer.model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
+        sk::AdamW adamw{trainer.model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
         sk::CombinedOptimizer optimizer{trainer.model, {lion, adamw}};
         optimizer.step(trainer.accumulated(1));
     });

@@ -48,8 +48,7 @@ Hashed train(std::size_t dp, std::size_t tp, const sk::DynamicPolicy& policy, co
             layers.emplace_back(rank, path, sk::Shapes<Net>{}, Layer::Options{policy});
         }
         sk::Model model{layers};
-        sk::AdamW<sk::DefaultPrecision<float>, Format> optimizer{
-            model, sk::states_in<Format>, {.learning_rate = 0.01}};
+        sk::AdamW optimizer{model, sk::states_in<Format>, {.learning_rate = 0.01}};
         model.initialize([](auto, auto, std::uint64_t i) { return 0.01 * static_cast<double>(i % 31) - 0.15; });
         Hashed mine;
         for (int step = 0; step < 2; ++step) {
@@ -196,7 +195,7 @@ TEST_CASE("states of one name that two optimizers have of a group are one hash")
         sk::CombinedOptimizer optimizer{model, {biases, others}};
         const Hashes hashes = sk::hash_values(optimizer);
         CHECK(hashes.size() == 2);
-        sk::AdamW<> alone{model};
+        sk::AdamW alone{model};
         CHECK(sk::hash_values(alone) == hashes);
     });
 }

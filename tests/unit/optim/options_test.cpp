@@ -125,7 +125,7 @@ TEST_CASE("MuonOptions: bad numbers and a rule that it has not are named") {
 namespace {
 
 /// The refusal of an optimizer of `Master`s with these options, without the place; empty when they are accepted.
-template <class Gather, class Master, template <class...> class Optimizer, class Options>
+template <class Gather, class Master, class Optimizer, class Options>
 std::string refusal_by(const Options& options, const std::vector<sk::ParamGroup>& groups = {}) {
     std::string message;
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
@@ -135,9 +135,9 @@ std::string refusal_by(const Options& options, const std::vector<sk::ParamGroup>
         sk::Model model{layer};
         try {
             if constexpr (std::is_same_v<Options, sk::MuonOptions>) {
-                Optimizer<Precision> made{model, options, {}, {}, groups};
+                sk::Muon made{model, options, {}, {}, groups};
             } else {
-                Optimizer<Precision> made{model, options, groups};
+                Optimizer made{model, options, groups};
             }
         } catch (const std::invalid_argument& error) { message = error.what(); }
     });
@@ -145,20 +145,8 @@ std::string refusal_by(const Options& options, const std::vector<sk::ParamGroup>
     return message.substr(0, message.find(" ("));
 }
 
-// By name, so that they can be given as templates.
-template <class Precision>
-using AdamW = sk::AdamW<Precision>;
-template <class Precision>
-using AMSGrad = sk::AMSGrad<Precision>;
-template <class Precision>
-using Lion = sk::Lion<Precision>;
-template <class Precision>
-using SGD = sk::SGD<Precision>;
-template <class Precision>
-using Muon = sk::Muon<Precision>;
-
 /// Options that fp64 has and fp32 has not.
-template <template <class...> class Optimizer, class Options>
+template <class Optimizer, class Options>
 void check_held(const Options& options, const std::string& text) {
     CAPTURE(text);
     CHECK(refusal_by<double, double, Optimizer>(options) == "");
@@ -175,35 +163,35 @@ TEST_CASE("options of every rule are refused where the arithmetic that uses them
     const std::string is_one = " is 0.999999999, which is 1 in fp32, expected a number in [0, 1)";
     const std::string is_zero = ", which is 0 in fp32, expected a finite number > 0";
     const std::string is_infinite = ", which is inf in fp32, expected a finite number >= 0";
-    check_held<AdamW>(sk::AdamWOptions{.epsilon = 1e-50}, "AdamW: epsilon is 1e-50" + is_zero);
-    check_held<AdamW>(sk::AdamWOptions{.epsilon = 1e-40}, "AdamW: epsilon is 1e-40" + is_zero);
-    check_held<AdamW>(sk::AdamWOptions{.beta1 = almost_one}, "AdamW: beta1" + is_one);
-    check_held<AdamW>(sk::AdamWOptions{.learning_rate = 0, .weight_decay = 1e39},
-                      "AdamW: weight_decay is 1e+39" + is_infinite);
-    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{.learning_rate = 1e39}) ==
+    check_held<sk::AdamW>(sk::AdamWOptions{.epsilon = 1e-50}, "AdamW: epsilon is 1e-50" + is_zero);
+    check_held<sk::AdamW>(sk::AdamWOptions{.epsilon = 1e-40}, "AdamW: epsilon is 1e-40" + is_zero);
+    check_held<sk::AdamW>(sk::AdamWOptions{.beta1 = almost_one}, "AdamW: beta1" + is_one);
+    check_held<sk::AdamW>(sk::AdamWOptions{.learning_rate = 0, .weight_decay = 1e39},
+                          "AdamW: weight_decay is 1e+39" + is_infinite);
+    CHECK(refusal_by<float, float, sk::AdamW>(sk::AdamWOptions{.learning_rate = 1e39}) ==
           "AdamW: learning_rate is 1e+39" + is_infinite);
-    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{.learning_rate = 3e38}) ==
+    CHECK(refusal_by<float, float, sk::AdamW>(sk::AdamWOptions{.learning_rate = 3e38}) ==
           "AdamW: learning_rate is 3e+38, expected at most 1e30, as steps are multiples of it");
-    check_held<AMSGrad>(sk::AdamWOptions{.beta2 = almost_one}, "AMSGrad: beta2" + is_one);
-    check_held<Lion>(sk::LionOptions{.beta1 = almost_one}, "Lion: beta1" + is_one);
-    check_held<Lion>(sk::LionOptions{.beta2 = almost_one}, "Lion: beta2" + is_one);
-    check_held<Lion>(sk::LionOptions{.learning_rate = 1e20, .weight_decay = 1e20},
-                     "Lion: learning_rate * weight_decay is 1e+40" + is_infinite);
-    check_held<SGD>(sk::SgdOptions{.rule = sk::Momentum::classical, .momentum = 1e39},
-                    "SGD: momentum is 1e+39" + is_infinite);
-    check_held<SGD>(sk::SgdOptions{.weight_decay = 1e39}, "SGD: weight_decay is 1e+39" + is_infinite);
-    check_held<Muon>(sk::MuonOptions{.epsilon = 1e-50}, "Muon: epsilon is 1e-50" + is_zero);
-    check_held<Muon>(sk::MuonOptions{.momentum = almost_one}, "Muon: momentum" + is_one);
+    check_held<sk::AMSGrad>(sk::AdamWOptions{.beta2 = almost_one}, "AMSGrad: beta2" + is_one);
+    check_held<sk::Lion>(sk::LionOptions{.beta1 = almost_one}, "Lion: beta1" + is_one);
+    check_held<sk::Lion>(sk::LionOptions{.beta2 = almost_one}, "Lion: beta2" + is_one);
+    check_held<sk::Lion>(sk::LionOptions{.learning_rate = 1e20, .weight_decay = 1e20},
+                         "Lion: learning_rate * weight_decay is 1e+40" + is_infinite);
+    check_held<sk::SGD>(sk::SgdOptions{.rule = sk::Momentum::classical, .momentum = 1e39},
+                        "SGD: momentum is 1e+39" + is_infinite);
+    check_held<sk::SGD>(sk::SgdOptions{.weight_decay = 1e39}, "SGD: weight_decay is 1e+39" + is_infinite);
+    check_held<sk::MuonOptions>(sk::MuonOptions{.epsilon = 1e-50}, "Muon: epsilon is 1e-50" + is_zero);
+    check_held<sk::MuonOptions>(sk::MuonOptions{.momentum = almost_one}, "Muon: momentum" + is_one);
     // A rate that is less than any number of fp32 is 0, as at a schedule's end.
-    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{.learning_rate = 1e-60}) == "");
+    CHECK(refusal_by<float, float, sk::AdamW>(sk::AdamWOptions{.learning_rate = 1e-60}) == "");
 
     const auto all = [](auto, auto) { return true; };
-    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{}, {{.matches = all, .epsilon = 0.0}}) ==
+    CHECK(refusal_by<float, float, sk::AdamW>(sk::AdamWOptions{}, {{.matches = all, .epsilon = 0.0}}) ==
           "AdamW: epsilon is 0, expected a finite number > 0");
-    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{}, {{.matches = all, .beta2 = almost_one}}) ==
+    CHECK(refusal_by<float, float, sk::AdamW>(sk::AdamWOptions{}, {{.matches = all, .beta2 = almost_one}}) ==
           "AdamW: beta2" + is_one);
-    CHECK(refusal_by<float, float, AdamW>(sk::AdamWOptions{.learning_rate = 1e20},
-                                          {{.matches = all, .learning_rate_scale = 1e20}}) ==
+    CHECK(refusal_by<float, float, sk::AdamW>(sk::AdamWOptions{.learning_rate = 1e20},
+                                              {{.matches = all, .learning_rate_scale = 1e20}}) ==
           "AdamW: learning_rate is 1e+40" + is_infinite);
 }
 

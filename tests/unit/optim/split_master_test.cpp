@@ -49,7 +49,7 @@ Layer::Options options(const sk::DynamicPolicy& policy, sk::MasterWeights master
 
 template <sk::StateFormat Format>
 struct Trainer {
-    using Optimizer = sk::AdamW<sk::DefaultPrecision<sk::bf16>, Format>;
+    using Optimizer = sk::AdamW;
 
     Trainer(sk::Context& context, const sk::DynamicPolicy& policy, sk::MasterWeights master)
         : layer(context, "layer", sk::Shapes<Net>{}, options(policy, master)),

@@ -126,19 +126,42 @@ void check_everywhere(const Make& make) {
 }
 
 template <sk::StateFormat Format>
-using AdamW = sk::AdamW<sk::DefaultPrecision<float>, Format>;
-
-template <sk::StateFormat Format>
-AdamW<Format> adamw(const sk::Model<>& model) {
+sk::AdamW adamw(const sk::Model<>& model) {
     return {model, sk::states_in<Format>, {.learning_rate = 0.01}};
 }
 
 TEST_CASE("states in bf16 give the same bits on every mesh and policy, and after a resume elsewhere") {
-    check_everywhere<AdamW<sk::StateFormat::bf16>>(adamw<sk::StateFormat::bf16>);
+    check_everywhere<sk::AdamW>(adamw<sk::StateFormat::bf16>);
 }
 
 TEST_CASE("states in blocks of 8 bits give the same bits on every mesh and policy, and after a resume elsewhere") {
-    check_everywhere<AdamW<sk::StateFormat::block8>>(adamw<sk::StateFormat::block8>);
+    check_everywhere<sk::AdamW>(adamw<sk::StateFormat::block8>);
+}
+
+TEST_CASE("states in bf16 and in blocks of 8 bits are refused for a master of fp64, with its group and the line") {
+    sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
+        const auto refusal = [&](const auto& format, bool frozen = false) {
+            sk::Sharded<Net, sk::FullShard> narrow(rank, "narrow");
+            sk::Sharded<sk::TensorList<double>, sk::FullShard> wide(rank, "wide",
+                                                                    {{"weight", {7, 3}, {.frozen = frozen}}});
+            const sk::Model model{narrow, wide};
+            sk::SourceLocation where;
+            std::string message = thrown_message<std::invalid_argument>([&] {
+                where = sk::SourceLocation::current();
+                const sk::AdamW optimizer{model, format, {}, {}, where};
+            });
+            const std::string expected = text_at(
+                "optimizer: 'wide' has a master of fp64, and states in bf16 or in "
+                "blocks of 8 bits are those of updates in fp32; expected "
+                "StateFormat::full",
+                where);
+            return message == expected ? "refused" : message;
+        };
+        CHECK(refusal(sk::states_in<sk::StateFormat::bf16>) == "refused");
+        CHECK(refusal(sk::states_in<sk::StateFormat::block8>) == "refused");
+        CHECK(refusal(sk::states_in<sk::StateFormat::full>) == "nothing was thrown");
+        CHECK(refusal(sk::states_in<sk::StateFormat::bf16>, true) == "nothing was thrown");
+    });
 }
 
 TEST_CASE("Lion's, SGD's and AMSGrad's states are stored likewise, on two meshes") {
@@ -249,7 +272,7 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
     const sk::DynamicPolicy whole(sk::NoShard{});
     const sk::DynamicPolicy shards(sk::FullShard{});
     const Folder folder;
-    trained<AdamW<StateFormat::block8>>(2, shards, 0, 3, in_blocks, folder.path());
+    trained<sk::AdamW>(2, shards, 0, 3, in_blocks, folder.path());
     const std::string step = only_step(folder);
     const std::vector<double> expected = decoded(step);
     for (const std::size_t ranks : std::vector<std::size_t>{1, 3}) {
@@ -257,7 +280,7 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
         std::vector<float> loaded(expected.size());
         const Folder there;
         sk::threads::run(sk::DeviceMesh<sk::dynamic>{ranks}, [&](auto& rank) {
-            Trainer<AdamW<StateFormat::full>> trainer(rank, ranks == 1 ? whole : shards, in_full);
+            Trainer<sk::AdamW> trainer(rank, ranks == 1 ? whole : shards, in_full);
             sk::checkpoint::load(rank, step, trainer.state);
             std::size_t at = 0;
             for (const std::string_view kind : {"exp_avg", "exp_avg_sq"}) {
@@ -278,11 +301,10 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
             }
         }
         // The full states' file gives the codes back: the run goes on as the one that never left its blocks.
-        const std::uint64_t there_and_back =
-            trained<AdamW<StateFormat::block8>>(5, shards, 3, 7, in_blocks, there.path());
+        const std::uint64_t there_and_back = trained<sk::AdamW>(5, shards, 3, 7, in_blocks, there.path());
         const Folder same;
         std::filesystem::copy(folder.path(), same.path(), std::filesystem::copy_options::recursive);
-        CHECK(there_and_back == trained<AdamW<StateFormat::block8>>(1, whole, 3, 7, in_blocks, same.path()));
+        CHECK(there_and_back == trained<sk::AdamW>(1, whole, 3, 7, in_blocks, same.path()));
     }
     // Into bf16 and out of full ones: one result on every mesh.
     const auto moved = [&](std::size_t ranks, const sk::DynamicPolicy& policy, const auto& make, const Folder& from) {
@@ -293,12 +315,12 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
     };
     CHECK(moved(1, whole, adamw<StateFormat::bf16>, folder) == moved(3, shards, adamw<StateFormat::bf16>, folder));
     const Folder full;
-    trained<AdamW<StateFormat::full>>(2, shards, 0, 3, in_full, full.path());
+    trained<sk::AdamW>(2, shards, 0, 3, in_full, full.path());
     CHECK(moved(1, whole, in_blocks, full) == moved(3, shards, in_blocks, full));
     // Each number becomes the nearest of its block.
     const Folder nearest;
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
-        Trainer<AdamW<StateFormat::block8>> trainer(rank, shards, in_blocks);
+        Trainer<sk::AdamW> trainer(rank, shards, in_blocks);
         sk::checkpoint::load(rank, sk::checkpoint::latest(rank, full.path())->path, trainer.state);
         sk::checkpoint::save(rank, nearest.path(), 3, trainer.state);
     });
@@ -345,8 +367,7 @@ TEST_CASE("scales have the names of their codes, whatever the path of the group 
         const Folder folder;
         std::vector<float> moments(std::size_t{67} * 13);
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            Trainer<AdamW<StateFormat::block8>> trainer(rank, sk::DynamicPolicy(sk::FullShard{}),
-                                                        adamw<StateFormat::block8>);
+            Trainer<sk::AdamW> trainer(rank, sk::DynamicPolicy(sk::FullShard{}), adamw<StateFormat::block8>);
             for (std::size_t s = 0; s < 3; ++s) { trainer.step(s); }
             sk::checkpoint::save(rank, folder.path(), 3, trainer.state, {.names = save_names});
             Layer other(rank, path, sk::Shapes<Net>{}, Layer::Options{sk::DynamicPolicy(sk::FullShard{})});
@@ -382,7 +403,7 @@ TEST_CASE("codes of roots, as they were stored before, are refused by name") {
     using sk::StateFormat;
     const sk::DynamicPolicy shards(sk::FullShard{});
     const Folder folder;
-    trained<AdamW<StateFormat::block8>>(2, shards, 0, 3, adamw<StateFormat::block8>, folder.path());
+    trained<sk::AdamW>(2, shards, 0, 3, adamw<StateFormat::block8>, folder.path());
     renamed_in_step::rename(only_step(folder), ".powers", ".scales");
     const auto message = [&](const auto& make) {
         using Optimizer = decltype(make(std::declval<const sk::Model<>&>()));
@@ -559,15 +580,14 @@ struct Mixed {
     std::unique_ptr<sk::Optimizer> made(sk::StateFormat format, const std::vector<sk::ParamGroup>& groups) {
         const sk::AdamWOptions options{
             .learning_rate = 0.25, .beta1 = 0.9, .beta2 = 0.75, .epsilon = 1e-30, .weight_decay = 0};
-        using P = sk::DefaultPrecision<float>;
         using enum sk::StateFormat;
         switch (format) {
             case full:
-                return std::make_unique<sk::AdamW<P, full>>(model, sk::states_in<full>, options, groups);
+                return std::make_unique<sk::AdamW>(model, sk::states_in<full>, options, groups);
             case bf16:
-                return std::make_unique<sk::AdamW<P, bf16>>(model, sk::states_in<bf16>, options, groups);
+                return std::make_unique<sk::AdamW>(model, sk::states_in<bf16>, options, groups);
             default:
-                return std::make_unique<sk::AdamW<P, block8>>(model, sk::states_in<block8>, options, groups);
+                return std::make_unique<sk::AdamW>(model, sk::states_in<block8>, options, groups);
         }
     }
     sk::Optimizer& optimizer() { return both ? *both : *parts.front(); }

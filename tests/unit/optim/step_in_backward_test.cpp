@@ -146,7 +146,7 @@ struct OneStep {
     void use(sk::Accumulation& accumulation, std::size_t l) { add<sk::Precision<float>>(accumulation, layers[l], 0); }
     std::vector<Layer<sk::Precision<float>>> layers;
     sk::Model<> model;
-    sk::AdamW<> optimizer;
+    sk::AdamW optimizer;
 };
 void on_one_rank(sk::GradientRelease release, const std::function<void(OneStep&)>& f) {
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
@@ -242,10 +242,10 @@ TEST_CASE("what cannot begin a step in backward says why") {
         sk::Accumulation accumulation{one.model};
         CHECK_USAGE_ERROR(combined.step_in_backward(accumulation),
                           "CombinedOptimizer: step_in_backward of several optimizers; expected that of a part");
-        sk::SGD<> left{one.model,
-                       {.learning_rate = 1},
-                       {{.matches = [](auto, std::string_view name) { return name == "bias"; },
-                         .updated_by = sk::UpdatedBy::another}}};
+        sk::SGD left{one.model,
+                     {.learning_rate = 1},
+                     {{.matches = [](auto, std::string_view name) { return name == "bias"; },
+                       .updated_by = sk::UpdatedBy::another}}};
         CHECK(has(thrown_message<sk::UsageError>([&] { left.step_in_backward(accumulation); }),
                   "'layers.0.bias' is another optimizer's"));
         sk::Model first{one.layers[0]};

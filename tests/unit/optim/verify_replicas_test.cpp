@@ -43,7 +43,7 @@ struct Held {
 
 template <sk::StateFormat Format>
 struct Trainer {
-    using Optimizer = sk::AdamW<sk::DefaultPrecision<sk::bf16>, Format>;
+    using Optimizer = sk::AdamW;
 
     static Layer::Options options(const sk::DynamicPolicy& policy, sk::MasterWeights master) {
         Layer::Options all{policy};

@@ -522,7 +522,7 @@ struct Trainer {
 
     TrainedLayer layer;
     sk::Model<Precision> model;
-    sk::AdamW<Precision, Format> optimizer;
+    sk::AdamW optimizer;
     sk::LossScale scale;
     std::vector<std::uint8_t> blob{9};
     sk::checkpoint::State state;

@@ -43,7 +43,7 @@ struct Trainer {
     }
 
     std::vector<Layer> layers;
-    std::optional<sk::SGD<>> optimizer;
+    std::optional<sk::SGD> optimizer;
 };
 
 template <class F>

@@ -196,7 +196,7 @@ class Trainer {
     const Plan& plan_;
     sk::Context& rank_;
     Layers layers_;
-    std::optional<sk::AdamW<Precision>> optimizer_;
+    std::optional<sk::AdamW> optimizer_;
     double activation_ = 0;
     double before_ = 0;
     std::vector<double> seen_;

@@ -226,7 +226,7 @@ class Trainer {
     Layer<sk::Params<Frozen<T>>> frozen;
     std::vector<Layer<Block>> blocks;
     std::vector<Layer<sk::Params<Bias<T>>>> others;
-    std::optional<sk::SGD<typename Layer<Block>::Precision>> optimizer;
+    std::optional<sk::SGD> optimizer;
     std::vector<double> norms;
 };
 

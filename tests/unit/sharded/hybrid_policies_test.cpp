@@ -107,7 +107,7 @@ struct Pair {
     Layer average;
     sk::Model<Precision> model{layer};
     sk::Model<Precision> averages{average};
-    sk::SGD<Precision> optimizer{model, {.learning_rate = 0.25}};
+    sk::SGD optimizer{model, {.learning_rate = 0.25}};
 };
 template <class Layer>
 std::vector<float> shown(Layer& layer) {

@@ -108,7 +108,7 @@ struct Model {
 };
 
 /// Forward and backward, whose gradients are the parameters.
-inline void step(const LazyRank& rank, Model& model, sk::SGD<>& optimizer) {
+inline void step(const LazyRank& rank, Model& model, sk::SGD& optimizer) {
     sk::Accumulation accumulation{model.groups()};
     for (auto& layer : model.layers) { const auto window = layer.unshard(); }
     for (std::size_t l = model.layers.size(); l-- > 0;) {
@@ -127,7 +127,7 @@ struct Recorded {
     LazyRank rank;
     Model model;
     decltype(model.groups()) groups = model.groups();
-    sk::SGD<> optimizer{groups, {.learning_rate = 0.5}};
+    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
     sk::Schedule schedule = sk::schedule::record(groups, [&] { step(); });
 
     explicit Recorded(Pace compute = Pace::lazy, Pace communication = Pace::lazy)

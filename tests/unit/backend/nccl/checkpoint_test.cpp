@@ -55,7 +55,7 @@ struct Training {
 
     Layer layer;
     sk::Model<> groups{layer};
-    sk::AdamW<> optimizer;
+    sk::AdamW optimizer;
     sk::checkpoint::State state;
 };
 
@@ -161,7 +161,7 @@ struct Ones {
 /// Two parameters of 5 and 3 elements, the second one frozen at first: each step moves what trains by `rate`.
 struct Thawed {
     using Layer = sk::Sharded<sk::TensorList<double>, sk::FullShard>;
-    using Optimizer = sk::AdamW<typename Layer::Precision>;
+    using Optimizer = sk::AdamW;
 
     Thawed(sk::Context& context, bool frozen)
         : rank(context), layer(context, "layer", {{"a", {5}}, {"b", {3}, {.frozen = frozen}}}) {

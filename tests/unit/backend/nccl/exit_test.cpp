@@ -54,7 +54,7 @@ struct Trainer {
     Rank<DeviceMesh<dynamic>> rank;
     Layer layer;
     Model<> model;
-    SGD<> optimizer;
+    SGD optimizer;
 };
 std::array<std::optional<Trainer>, 2> trainers;
 

@@ -101,7 +101,7 @@ template <class T, sk::StateFormat Format>
 struct Trainer {
     using Params = typename Group<T>::type;
     using Layer = sk::Sharded<Params, sk::DynamicPolicy>;
-    using Optimizer = sk::AdamW<typename Layer::Precision, Format>;
+    using Optimizer = sk::AdamW;
 
     Trainer(sk::Context& context, const Run& run, sk::Offload offload) : run_(run) {
         for (std::size_t l = 0; l < 3; ++l) {

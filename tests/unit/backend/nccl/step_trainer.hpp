@@ -139,7 +139,7 @@ class Trainer {
     using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
     using Model = std::deque<Layer>;
     using ModelGroups = sk::Model<typename Layer::Precision>;
-    using Optimizer = sk::AdamW<typename Layer::Precision>;
+    using Optimizer = sk::AdamW;
 
     static Model make_model(Rank& rank, const sk::DynamicPolicy& policy, const Settings& settings) {
         typename Layer::Options options{policy};
