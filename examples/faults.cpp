@@ -40,8 +40,7 @@ class Faulty final : public sk::host::DecoratedVerbs {
         : DecoratedVerbs(std::move(verbs)), fault_(fault) {}
 
   private:
-    void around(const sk::Call&, sk::host::Memory delivered, const sk::AnyStream&,
-                const Inner& inner) const override {
+    void around(const sk::Call&, sk::host::Memory delivered, const sk::Stream&, const Inner& inner) const override {
         inner();
         if (delivered.bytes() == 0 || fault_.call-- != 0) { return; }
         if (fault_.throws) { throw std::runtime_error("planted"); }
@@ -60,7 +59,7 @@ std::string end_of_run(Fault planted) {
     try {
         sk::threads::run(mesh, [&](auto& plain) {
             if (plain.rank() != 1) { return train(plain); }
-            const sk::host::Communicator world(std::make_shared<const Faulty>(plain.world().verbs(), planted));
+            const sk::Communicator world(std::make_shared<const Faulty>(plain.world().verbs(), planted));
             sk::Rank<sk::DeviceMesh<3>> faulty{mesh, world};
             train(faulty);
         });

@@ -17,14 +17,14 @@
 #include <vector>
 
 #include <shardkit/checkpoint.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/moving_average.hpp>
 #include <shardkit/muon.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/reshard.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "checkpoint_training.hpp"
 #include "row_rule.hpp"

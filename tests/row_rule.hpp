@@ -93,7 +93,7 @@ struct RowRule {
     static constexpr std::size_t kept(sk::rules::MatrixExtents extents) { return extents.rows * extents.rows; }
     static constexpr std::uint64_t cost(sk::rules::MatrixExtents extents) { return extents.numel() * extents.rows; }
     template <class Products, class A>
-    static void transform(const sk::AnyStream& stream, const Products& products,
+    static void transform(const sk::Stream& stream, const Products& products,
                           const sk::rules::WholeMatrix<A, Update<A>>& whole) {
         const auto [rows, columns] = whole.extents;
         A* const gram = whole.scratch.data();

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include <shardkit/comm/split.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../common/measure.hpp"
 #include "../common/pin.hpp"
@@ -22,7 +22,7 @@ namespace benchmarks {
 
 /// The rank's sub-mesh over the axes asked for, and its ranks. Collective over the world.
 /// @throws std::runtime_error when the world or the sub-mesh has other ranks than were asked for
-inline shardkit::host::Communicator sub_mesh(shardkit::Context& context, const Options& options, Shape& shape) {
+inline shardkit::Communicator sub_mesh(shardkit::Context& context, const Options& options, Shape& shape) {
     std::vector<std::string_view> names;
     for (const std::size_t axis : options.axes) { names.push_back(axis_names[axis]); }
     const shardkit::RankGroup members = context.grid().group(names, context.rank());

@@ -17,7 +17,7 @@ namespace benchmarks {
 /// The collective with its buffers.
 /// @throws InputError when the engine lacks the verb for these elements; std::bad_alloc
 /// @pre     the verb has this placement
-inline std::unique_ptr<Workload> make_workload(shardkit::Context& context, const shardkit::host::Communicator& group,
+inline std::unique_ptr<Workload> make_workload(shardkit::Context& context, const shardkit::Communicator& group,
                                                VerbKind verb, DataType type, Placement placement,
                                                const Shape& shape) {
     std::unique_ptr<Workload> made;

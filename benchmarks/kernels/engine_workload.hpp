@@ -92,7 +92,7 @@ class EngineWorkload : public KernelWorkload {
         return wrong;
     }
 
-    shardkit::AnyStream stream_;
+    shardkit::Stream stream_;
 };
 
 }  // namespace benchmarks::kernels

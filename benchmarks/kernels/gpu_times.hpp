@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "engine_workload.hpp"
@@ -12,7 +12,7 @@ namespace benchmarks::kernels {
 
 /// How a row is timed on a GPU, by calls or by launches of a graph, and how many operations a call is there.
 struct GpuTimes {
-    shardkit::Streams<shardkit::AnyStream> streams;
+    shardkit::Streams streams;
     bool graph;
 
     template <class Measure>

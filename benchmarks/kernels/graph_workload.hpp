@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 
 #include "engine_workload.hpp"
@@ -17,7 +17,7 @@ namespace benchmarks::kernels {
 /// Another workload whose call is captured in a CUDA graph and launched.
 class GraphWorkload final : public Workload {
   public:
-    GraphWorkload(const shardkit::Streams<shardkit::AnyStream>& streams, KernelWorkload& workload)
+    GraphWorkload(const shardkit::Streams& streams, KernelWorkload& workload)
         : streams_(streams), workload_(workload) {}
     ~GraphWorkload() override { drop(); }
 
@@ -66,7 +66,7 @@ class GraphWorkload final : public Workload {
         executable_ = nullptr;
     }
 
-    shardkit::Streams<shardkit::AnyStream> streams_;
+    shardkit::Streams streams_;
     KernelWorkload& workload_;
     cudaGraphExec_t executable_ = nullptr;
     std::size_t nodes_ = 0;

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 namespace benchmarks {
 

@@ -92,7 +92,7 @@ class PlainCopy {
 #endif
     }
 
-    shardkit::AnyStream stream_;
+    shardkit::Stream stream_;
     shardkit::HostBuffer<std::uint8_t> device_from_{};
     shardkit::HostBuffer<std::uint8_t> device_to_{};
     shardkit::HostBuffer<std::uint8_t> from_;  // zeroed here: these are pages of their own

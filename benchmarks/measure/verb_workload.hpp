@@ -54,8 +54,7 @@ std::uint64_t count_wrong(std::span<const T> given, NumberAt number, const Shape
 template <class V, class T, Placement placement>
 class VerbWorkload final : public Workload {
     static constexpr bool in_place = placement == Placement::in_place;
-    using Communicator = shardkit::host::Communicator;
-    using Stream = shardkit::AnyStream;
+    using Communicator = shardkit::Communicator;
 
   public:
     /// Makes the buffers, for calls on the communication stream.
@@ -113,7 +112,7 @@ class VerbWorkload final : public Workload {
 
     Communicator group_;
     Shape shape_;
-    Stream stream_;
+    shardkit::Stream stream_;
     V verb_;
     shardkit::HostBuffer<T> sent_;
     shardkit::HostBuffer<T> received_;

@@ -8,15 +8,15 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/send_receive.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/send_receive.hpp>
 
 namespace benchmarks {
 
@@ -78,7 +78,7 @@ struct VerbCall {
     const Shape& shape;
     std::span<const T> sent;  ///< empty where results lie in the input's place
     std::span<T> received;
-    typename C::Stream stream;
+    shardkit::Stream stream;
 };
 
 /// Is what measured verbs have in common unless they say otherwise: the base of AllGather, AllReduce and the others,

@@ -9,15 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/recorder.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 namespace benchmarks::peers {
 

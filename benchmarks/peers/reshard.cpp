@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
@@ -20,6 +19,7 @@
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/reshard.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../common/measure.hpp"
 #include "console.hpp"

@@ -7,11 +7,11 @@
 #include <type_traits>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 namespace benchmarks::policies {
 
@@ -36,7 +36,7 @@ class CallLog final : public shardkit::recorder::CallObserver {
         observe(journal, f);
     }
     /// Makes the remembered collectives again, back to back.
-    void replay(const typename Communicator::Stream& stream) const {
+    void replay(const shardkit::Stream& stream) const {
         for (const Made& made : calls_) {
             const bool known = again<T, T>(made, stream) || again<T, Number>(made, stream) ||
                                again<Number, Number>(made, stream) || again<double, double>(made, stream);
@@ -68,7 +68,7 @@ class CallLog final : public shardkit::recorder::CallObserver {
 
     /// False when the call is not of these elements.
     template <class In, class Out>
-    static bool again(const Made& made, const typename Communicator::Stream& stream) {
+    static bool again(const Made& made, const shardkit::Stream& stream) {
         using shardkit::Verb;
         const shardkit::Signature& s = made.signature;
         if (s.in != shardkit::element_type_of<In> || s.out != shardkit::element_type_of<Out>) { return false; }

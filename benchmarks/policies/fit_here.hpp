@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/engine_traits.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 #include "../common/measure.hpp"
 #include "links.hpp"

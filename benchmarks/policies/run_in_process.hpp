@@ -13,7 +13,7 @@ namespace benchmarks::policies {
 template <class T>
 Reference<T> train_alone(const Job& job) {
     shardkit::self::World world;
-    shardkit::Context context(shardkit::DeviceMesh<1>{}.grid(), shardkit::self::Communicator(world), {});
+    shardkit::Context context(shardkit::DeviceMesh<1>{}.grid(), shardkit::Communicator(world), {});
     const shardkit::DynamicPolicy alone(shardkit::NoShard{});
     return Trainer<T>(context, job.options, job.busy, alone).reference();
 }

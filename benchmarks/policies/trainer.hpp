@@ -42,7 +42,7 @@ using Reference = std::vector<std::vector<std::vector<T>>>;
 /// are collective over the world.
 template <class T>
 class Trainer {
-    using Communicator = shardkit::host::Communicator;
+    using Communicator = shardkit::Communicator;
     using Group = shardkit::Sharded<Elements<T>, shardkit::DynamicPolicy>;
     using Model = std::vector<Group>;
     using Number = shardkit::Arithmetic<T>;
@@ -57,7 +57,7 @@ class Trainer {
           account_(std::make_shared<ByteAccount>()),
           context_(context.grid(), Communicator(std::make_shared<CountedVerbs>(context.world().verbs(), account_)),
                    {.in_flight = options.in_flight(choice)},
-                   options.overlaps(choice) ? context.streams() : shardkit::Streams<shardkit::AnyStream>{}) {
+                   options.overlaps(choice) ? context.streams() : shardkit::Streams{}) {
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
             groups_.emplace_back(context_, options.groups[g].path,

@@ -20,12 +20,12 @@
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint.hpp>
-#include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/reshard.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../../examples/common/processes.hpp"
 #include "../../examples/common/read_flag.hpp"

@@ -4,8 +4,9 @@
 #include <cstddef>
 #include <functional>
 
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace benchmarks::reshard {
 

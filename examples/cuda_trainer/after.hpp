@@ -22,7 +22,6 @@
 #include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/world.hpp>
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/record.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -36,6 +35,7 @@
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 #endif
 
 #include "../train_gpt/model/initialise.hpp"

@@ -68,8 +68,7 @@ TEST_CASE("a step: right data passes, one spoiled element of each group is as ma
     const auto wrong_of = [](DataType type, std::size_t calls, bool spoils = false) {
         shardkit::self::World world;
         Remembering::Memory memory;
-        const shardkit::host::Communicator comm(
-            std::make_shared<const Remembering>(world.communicator().verbs(), memory));
+        const shardkit::Communicator comm(std::make_shared<const Remembering>(world.communicator().verbs(), memory));
         shardkit::Rank<shardkit::DeviceMesh<1>> rank{{}, comm};
         shardkit::Context& context = rank;
         const auto workload = make_workload(context, KernelKind::step, type, planted_elements, 7);

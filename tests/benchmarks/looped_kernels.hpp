@@ -59,7 +59,7 @@ concept Looped = requires {
 template <host_functions::Launched Kernel>
 requires looped_kernels::Looped<Kernel>
 struct shardkit::engine::DeviceLaunchOf<Kernel> {
-    static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
+    static void run(const shardkit::Stream& stream, const Kernel& kernel) {
         host_functions::Given::all().add(typeid(Kernel));
         kernel.template on<looped_kernels::Kernels>(shardkit::gpu::TimelineRef(stream));
     }

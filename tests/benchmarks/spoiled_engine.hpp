@@ -19,7 +19,7 @@ class SpoiledVerbs final : public shardkit::host::DecoratedVerbs {
     using DecoratedVerbs::DecoratedVerbs;
 
   private:
-    void around(const shardkit::Call& call, shardkit::host::Memory delivered, const shardkit::AnyStream& /*stream*/,
+    void around(const shardkit::Call& call, shardkit::host::Memory delivered, const shardkit::Stream& /*stream*/,
                 const Inner& inner) const override {
         inner();
         if (!spoils || call.signature.verb != shardkit::Verb::all_gather) { return; }
@@ -36,8 +36,8 @@ class SpoiledVerbs final : public shardkit::host::DecoratedVerbs {
 };
 
 /// One rank of such verbs.
-inline shardkit::host::Communicator spoiled(shardkit::self::World& world) {
-    return shardkit::host::Communicator(std::make_shared<const SpoiledVerbs>(world.communicator().verbs()));
+inline shardkit::Communicator spoiled(shardkit::self::World& world) {
+    return shardkit::Communicator(std::make_shared<const SpoiledVerbs>(world.communicator().verbs()));
 }
 
 }  // namespace benchmarks::policies

@@ -10,21 +10,21 @@
 namespace code_base {
 
 using host_functions::LaunchedStream;
-using shardkit::AnyStream;
 using shardkit::HostProducts;
+using shardkit::Stream;
 using shardkit::rules::GramProduct;
 using shardkit::rules::MatrixProduct;
 
-void DeviceProducts::multiply(const AnyStream& stream, const MatrixProduct<float>& product) const {
+void DeviceProducts::multiply(const Stream& stream, const MatrixProduct<float>& product) const {
     HostProducts::multiply(LaunchedStream(stream), product);
 }
-void DeviceProducts::multiply(const AnyStream& stream, const MatrixProduct<double>& product) const {
+void DeviceProducts::multiply(const Stream& stream, const MatrixProduct<double>& product) const {
     HostProducts::multiply(LaunchedStream(stream), product);
 }
-void DeviceProducts::gram(const AnyStream& stream, const GramProduct<float>& product) const {
+void DeviceProducts::gram(const Stream& stream, const GramProduct<float>& product) const {
     HostProducts::gram(LaunchedStream(stream), product);
 }
-void DeviceProducts::gram(const AnyStream& stream, const GramProduct<double>& product) const {
+void DeviceProducts::gram(const Stream& stream, const GramProduct<double>& product) const {
     HostProducts::gram(LaunchedStream(stream), product);
 }
 

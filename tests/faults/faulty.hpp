@@ -16,18 +16,18 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/communicator.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/host/decorated_verbs.hpp>
-#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/verbs.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/recorder.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 #include "faults/fault_plan.hpp"
 
@@ -221,7 +221,7 @@ class FaultyVerbs final : public host::DecoratedVerbs {
 
   private:
     /// Makes a call, and spoils what it delivers if the plan says so, behind it in the stream.
-    void around(const Call& call, host::Memory delivered, const shardkit::AnyStream& stream,
+    void around(const Call& call, host::Memory delivered, const shardkit::Stream& stream,
                 const Inner& inner) const override {
         faults_->make(label().journal.recorder(), call, delivered.bytes(), inner, [&](std::uint64_t bit) {
             auto* const byte = delivered.at + bit / 8;
@@ -248,7 +248,7 @@ void with_faults(shardkit::Rank<Mesh>& rank, Faults& faults, F&& f,
                  shardkit::SourceLocation where = shardkit::SourceLocation::current()) {
     detail::RankFaults own(faults, rank.rank(), rank.world_size());
     try {
-        const host::Communicator world(std::make_shared<const detail::FaultyVerbs>(rank.world().verbs(), own));
+        const shardkit::Communicator world(std::make_shared<const detail::FaultyVerbs>(rank.world().verbs(), own));
         shardkit::Rank<Mesh> faulty{rank.mesh(), world, rank.options(), rank.streams(), where};
         f(faulty);
     } catch (const detail::RankLeaves&) {}  // NOLINT(bugprone-empty-catch): it has returned

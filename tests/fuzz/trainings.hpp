@@ -23,8 +23,6 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/muon.hpp>
@@ -40,6 +38,8 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/split.hpp>
 #include <shardkit/verify.hpp>
 
 #include "files_in_cache.hpp"

@@ -2,7 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/cub/launches.cuh>
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 #include "../unit/backend/nccl/any_kernels_checks.hpp"
 #include "gpu_machine.hpp"

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../unit/backend/rank_checks.hpp"
 
@@ -154,7 +154,7 @@ class Verbs {
     }
 
     Comm comm_;
-    typename Comm::Stream stream_;
+    shardkit::Stream stream_;
 };
 
 /// Every verb over `comm` and over its even and its odd ranks.

@@ -18,7 +18,7 @@
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/backend/nccl/world.hpp>
-#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 #include "../unit/backend/nccl/captured_step.hpp"
 #include "../unit/backend/rank_checks.hpp"
@@ -40,8 +40,8 @@ bool is_last(const Place& place) { return place.rank + 1 == place.ranks; }
 
 /// Sums for which the host does not wait.
 void sum(sk::nccl::World& world, const sk::HostBuffer<float>& values) {
-    const auto stream = world.streams().communication;
-    sk::all_reduce_in_place(sk::host::Communicator(world), sk::ReduceOp::sum, values.span(), stream);
+    const shardkit::gpu::TimelineRef stream(world.streams().communication);
+    sk::all_reduce_in_place(sk::Communicator(world), sk::ReduceOp::sum, values.span(), stream);
 }
 void sum_and_wait(sk::nccl::World& world, const sk::HostBuffer<float>& values) {
     sum(world, values);
@@ -66,8 +66,8 @@ void check_verbs_with(const Place& place, sk::nccl::Registration registration) {
     sk::nccl::Options options = place.options();
     options.registration = registration;
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
-    closed_forms::check_verbs<float, Kernels>(sk::host::Communicator(world));
-    closed_forms::check_verbs<sk::bf16, Kernels>(sk::host::Communicator(world));
+    closed_forms::check_verbs<float, Kernels>(sk::Communicator(world));
+    closed_forms::check_verbs<sk::bf16, Kernels>(sk::Communicator(world));
     world.finish();
 }
 
@@ -103,7 +103,7 @@ RANK_CASE("a thousand launches") {
     sk::nccl::World connected(place.id, place.ranks, place.rank, place.options());
     sk::nccl::Options options = place.options();
     options.timeout = std::chrono::seconds(1);
-    sk::nccl::World world(sk::nccl::Borrow{sk::nccl::native(sk::host::Communicator(connected))}, options);
+    sk::nccl::World world(sk::nccl::Borrow{sk::nccl::native(sk::Communicator(connected))}, options);
     const auto values = world.communicator().buffer<float>(1000);
     sum_and_wait(world, values);
     {
@@ -138,7 +138,7 @@ static void check_loop_ends(const Place& place, int launches) {
     check_last_is_gone(
         place, world, [&] { sum_and_wait(world, values); },
         [&] {
-            const auto compute = world.streams().compute;
+            const shardkit::gpu::TimelineRef compute(world.streams().compute);
             for (std::size_t step = 0; step < 100'000; ++step) {
                 for (int i = 0; i < launches; ++i) {
                     sk::gpu::detail::check(cudaMemsetAsync(values.data(), 0, 4, compute.native()), "cudaMemsetAsync");
@@ -192,8 +192,8 @@ RANK_CASE("survivors") {
         place, world, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
     const std::array<std::size_t, 1> lost{place.ranks - 1};
     sk::nccl::World left(sk::nccl::Survivors{world, lost}, place.options());
-    CHECK(sk::host::Communicator(left).size() == place.ranks - 1);
-    closed_forms::check_verbs<float, Kernels>(sk::host::Communicator(left));
+    CHECK(sk::Communicator(left).size() == place.ranks - 1);
+    closed_forms::check_verbs<float, Kernels>(sk::Communicator(left));
     left.finish();
 }
 

@@ -67,7 +67,7 @@ void check_training(const Place& place, sk::nccl::World& world, double bound) {
     const Settings settings{.microbatches = 2, .learning_rate = 0.01};
     const std::string_view plan = "eCeLLeL";
     const auto run = [&](const auto& capture) {
-        sk::Rank<Mesh> rank(Mesh(place.ranks, 1, 1), sk::host::Communicator(world), {}, world.streams());
+        sk::Rank<Mesh> rank(Mesh(place.ranks, 1, 1), sk::Communicator(world), {}, world.streams());
         return step_trainer::follow<T>(rank, sk::DynamicPolicy(Policy{}), settings, plan, capture);
     };
     const Outcome expected = on_threads<T, Policy>(place, settings, plan);
@@ -109,7 +109,7 @@ std::uint64_t hash_of(const std::vector<float>& values) {
 
 RANK_CASE("verbs") {
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
-    const sk::host::Communicator comm(world);
+    const sk::Communicator comm(world);
     closed_forms::check_verbs<double, Kernels>(comm);
     closed_forms::check_verbs<float, Kernels>(comm);
     closed_forms::check_verbs<sk::bf16, Kernels>(comm);
@@ -141,7 +141,7 @@ RANK_CASE("memory") {
     std::vector<double> taken{mebibytes_taken()};
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
     taken.push_back(mebibytes_taken());
-    const sk::host::Communicator comm(world);
+    const sk::Communicator comm(world);
     const auto values = world.communicator().buffer<float>(1000);
     sk::all_reduce_in_place(comm, sk::ReduceOp::sum, values.span(), world.streams().communication);
     world.streams().communication.synchronize();
@@ -175,8 +175,8 @@ RANK_CASE("memory") {
 
 RANK_CASE("the same bits") {
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
-    const sk::host::Communicator comm(world);
-    const auto stream = world.streams().communication;
+    const sk::Communicator comm(world);
+    const shardkit::gpu::TimelineRef stream(world.streams().communication);
     constexpr std::array<std::size_t, 5> sizes{1, 1000, 100'003, 1U << 22U, 10'000'019};
     std::size_t same = 0;
     for (const std::size_t size : sizes) {
@@ -218,8 +218,8 @@ RANK_CASE("the same bits") {
 /// place apart, and no further where they are wanted in fp32. Returns how many of the elements are equal.
 template <class T>
 std::size_t equal_sums(const Place& place, sk::nccl::World& world, std::size_t each) {
-    const sk::host::Communicator comm(world);
-    const auto stream = world.streams().communication;
+    const sk::Communicator comm(world);
+    const shardkit::gpu::TimelineRef stream(world.streams().communication);
     const std::size_t size = each * place.ranks;
     auto addends = world.communicator().buffer<T>(size);
     auto scattered = world.communicator().buffer<float>(each);
@@ -259,7 +259,7 @@ RANK_CASE("sums of 16 bits") {
     options.registration = sk::nccl::Registration::windows;
     options.sums = sk::nccl::Sums::by_nccl;
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
-    const bool by_nccl = sk::host::Communicator(world).traits().adds_16_bits;
+    const bool by_nccl = sk::Communicator(world).traits().adds_16_bits;
     std::size_t equal = 0;
     std::size_t all = 0;
     for (const std::size_t each : {std::size_t{1}, std::size_t{1000}, std::size_t{100'003}, std::size_t{1} << 20U}) {

@@ -23,13 +23,14 @@
 #include <unistd.h>
 
 #include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/deadline.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 #include "skip.hpp"
 
@@ -113,8 +114,7 @@ struct Place {
 
 /// From here on a rank waits no longer for one that may be gone.
 inline sk::Deadline short_deadline(sk::nccl::World& world) {
-    return sk::Deadline(&sk::host::Communicator(world).label().journal, time_for_the_dead,
-                        sk::SourceLocation::current());
+    return sk::Deadline(&sk::Communicator(world).label().journal, time_for_the_dead, sk::SourceLocation::current());
 }
 
 using RankCase = void (*)(const Place& place);

@@ -12,13 +12,13 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/schedule/passes.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "interposed.hpp"
 #include "unit/backend/verb_suite.hpp"
@@ -63,7 +63,7 @@ using namespace mpi_test;
 
 /// Every verb, given to the stream one after another; small and large sums, and sums of other types.
 template <class C>
-void give_every_verb(const C& comm, const AnyStream& stream, std::span<const float> in, std::span<float> out,
+void give_every_verb(const C& comm, const Stream& stream, std::span<const float> in, std::span<float> out,
                      std::span<bf16> half, std::span<const std::size_t> alike) {
     const std::size_t n = comm.size();
     const std::size_t next = (comm.rank() + 1) % n;

@@ -13,12 +13,12 @@
 
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/policy/policies.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "interposed.hpp"
 #include "shared_count.hpp"
@@ -34,7 +34,7 @@ namespace {
 using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
-using Comm = mpi::Communicator;
+using Comm = shardkit::Communicator;
 
 /// Of two hosts at least, or of ranks that share no memory.
 const mpi::Options ways[] = {{.ranks_per_host = 1}, {.ranks_per_host = 2}, {.shared_memory = false}};

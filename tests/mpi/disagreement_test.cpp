@@ -9,8 +9,8 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "unit/backend/verb_suite.hpp"
 #include "with_world.hpp"
@@ -23,7 +23,7 @@ using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
 using rank_checks::contains;
-using Comm = mpi::Communicator;
+using Comm = shardkit::Communicator;
 
 struct Buffers {
     std::vector<double> doubles = std::vector<double>(60, 1.0);

@@ -10,9 +10,9 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "interposed.hpp"
 #include "unit/backend/verb_suite.hpp"
@@ -50,7 +50,7 @@ struct Job {
         } else {
             world.emplace_back(comm, options, SourceLocation::current());
         }
-        const mpi::Communicator everybody(world[0]);
+        const shardkit::Communicator everybody(world[0]);
         const auto group = split(everybody, 0, everybody.rank(), "group");
         const std::size_t n = group.size();
         const std::span<const float> from(in);
@@ -156,7 +156,7 @@ TEST_CASE("mpi: the error of a failing call names the verb, its axes and the lin
     if (mpi::Environment::size() == 1) { return; }
     Job& job = new_job(mpi_test::patient());
     mpi::World& world = job.world.emplace_back(MPI_COMM_WORLD, job.options);
-    const mpi::Communicator comm(world);
+    const shardkit::Communicator comm(world);
     interposed::restart();
     interposed::fail("MPI_Ibcast");
     const std::string called =
@@ -174,7 +174,7 @@ TEST_CASE("mpi: ranks that disagree and cannot say so get MPI's error") {
     if (mpi::Environment::size() == 1) { return; }
     Job& job = new_job(mpi_test::patient());
     mpi::World& world = job.world.emplace_back(MPI_COMM_WORLD, job.options);
-    const mpi::Communicator comm(world);
+    const shardkit::Communicator comm(world);
     interposed::restart();
     interposed::fail("MPI_Iallgather");
     check_names(error_of([&] { broadcast(comm, std::span<float>(job.out).first(comm.rank() + 1), 0, {}); }),

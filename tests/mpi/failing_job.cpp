@@ -22,12 +22,6 @@
 
 #include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -36,6 +30,12 @@
 #include <shardkit/reshard.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 namespace {
 
@@ -104,7 +104,7 @@ class KilledInMessage final : public sk::host::DecoratedVerbs {
     using DecoratedVerbs::DecoratedVerbs;
 
   private:
-    void around(const sk::Call& call, sk::host::Memory, const sk::AnyStream&, const Inner& inner) const override {
+    void around(const sk::Call& call, sk::host::Memory, const sk::Stream&, const Inner& inner) const override {
         if (rank() == culprit && call.signature.verb == sk::Verb::send && ++messages_ == 2) { std::raise(SIGKILL); }
         inner();
     }
@@ -120,7 +120,7 @@ template <class Rank>
 void reshard_and_die(Rank& plain) {
     sk::Rank<sk::DeviceMesh<sk::dynamic>> rank{
         sk::DeviceMesh(plain.world_size()),
-        sk::host::Communicator(std::make_shared<const KilledInMessage>(plain.world().verbs()))};
+        sk::Communicator(std::make_shared<const KilledInMessage>(plain.world().verbs()))};
     using Tensors = sk::TensorList<float>;
     const Tensors tensors{{"w", {64, 1000}}, {"v", {64, 1000}}};
     sk::Sharded<Tensors, sk::FullShard> from(rank, "layer", tensors);
@@ -261,7 +261,7 @@ void lend() {
     MPI_Init(nullptr, nullptr);
     {
         sk::mpi::World world(sk::mpi::Borrow{MPI_COMM_WORLD}, {.timeout = std::chrono::seconds(20)});
-        const sk::mpi::Communicator comm(world);
+        const sk::Communicator comm(world);
         double value = 1;
         sk::all_reduce_in_place(comm, sk::ReduceOp::sum, std::span<double>(&value, 1), {});
         std::printf("rank %zu: the sum is %g\n", comm.rank(), value);
@@ -279,7 +279,7 @@ struct Globals {
 
     explicit Globals(bool overlap)
         : world(MPI_COMM_WORLD, {.overlap = overlap, .timeout = std::chrono::seconds(40)}),
-          rank(sk::DeviceMesh<sk::dynamic>(sk::mpi::Environment::size()), sk::mpi::Communicator(world), {},
+          rank(sk::DeviceMesh<sk::dynamic>(sk::mpi::Environment::size()), sk::Communicator(world), {},
                world.streams()),
           layer(rank, "layer", {{"w", {64}}}) {}
 };

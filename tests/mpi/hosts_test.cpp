@@ -10,10 +10,10 @@
 
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/ranks_per_host.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/policy/policies.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "unit/plan/planned_and_logged.hpp"
 #include "with_world.hpp"
@@ -73,7 +73,7 @@ TEST_CASE("mpi: ranks that are not on hosts in their order have no number of ran
 
 TEST_CASE("mpi: communicators know the hosts, here simulated ones") {
     if (mpi::Environment::size() < 3) { return; }
-    with_world({.ranks_per_host = 2}, [](const mpi::Communicator& comm) {
+    with_world({.ranks_per_host = 2}, [](const shardkit::Communicator& comm) {
         CHECK(ranks_per_host(comm) == 2);
         for (std::size_t q = 0; q < comm.size(); ++q) { CHECK(comm.host_of(q) == q / 2); }
     });

@@ -5,9 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/communicator.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "unit/backend/rank_checks.hpp"
 #include "with_world.hpp"
@@ -20,7 +20,7 @@ TEST_CASE("mpi: with timeout = milliseconds::max() a rank waits for one that com
         shardkit::mpi::Options options{.shared_memory = shared_memory};
         options.timeout = std::chrono::milliseconds::max();
         shardkit::mpi::World world(MPI_COMM_WORLD, options);
-        const shardkit::mpi::Communicator comm(world);
+        const shardkit::Communicator comm(world);
         if (comm.rank() == 0) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }
         CHECK_NOTHROW(shardkit::barrier(comm, {}));
         world.finish();
@@ -33,7 +33,7 @@ TEST_CASE("mpi: in a Deadline ranks wait for one that is later than the timeout"
         shardkit::mpi::Options options{.shared_memory = shared_memory};
         options.timeout = std::chrono::milliseconds(rank_checks::sanitized ? 3000 : 300);
         shardkit::mpi::World world(MPI_COMM_WORLD, options);
-        const shardkit::mpi::Communicator comm(world);
+        const shardkit::Communicator comm(world);
         const shardkit::DeviceMesh<shardkit::dynamic> mesh(comm.size());
         shardkit::Rank<shardkit::DeviceMesh<shardkit::dynamic>> rank{mesh, comm};
         const auto phase = rank.deadline(std::chrono::minutes(1));

@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
-#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 #include "shared_count.hpp"
 #include "unit/backend/verb_suite.hpp"
@@ -22,7 +22,7 @@ namespace {
 using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
-using Comm = mpi::Communicator;
+using Comm = shardkit::Communicator;
 
 }  // namespace
 
@@ -104,7 +104,7 @@ TEST_CASE("mpi: streams that are no stream of the World's are refused") {
     mpi::World world(MPI_COMM_WORLD, patient());
     const Comm comm(world);
     host::detail::CommandQueue queue;
-    CHECK_USAGE_ERROR(barrier(comm, AnyStream(queue)),
+    CHECK_USAGE_ERROR(barrier(comm, Stream(queue)),
                       "mpi: the stream is no stream of this World's; pass a default one, "
                       "World::communication_stream() or World::reduction_stream()");
     world.finish();

@@ -12,11 +12,6 @@
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/backend/mpi/staged.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/policy/policies.hpp>
@@ -25,6 +20,11 @@
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "interposed.hpp"
 #include "unit/backend/verb_suite.hpp"
@@ -37,7 +37,7 @@ namespace {
 using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
-using Comm = mpi::Communicator;
+using Comm = shardkit::Communicator;
 
 /// Every way in which two lanes can go.
 const mpi::Options lanes[] = {
@@ -95,7 +95,7 @@ void both_at_once(const mpi::Options& options) {
     CAPTURE(options.shared_memory);
     CAPTURE(options.ranks_per_host);
     mpi::World world(MPI_COMM_WORLD, impatient(options));
-    const mpi::Communicator comm(world);
+    const shardkit::Communicator comm(world);
     const std::size_t n = comm.size();
     constexpr std::size_t rounds = 10;
     std::vector<Buffers> buffers;

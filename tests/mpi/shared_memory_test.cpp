@@ -16,15 +16,15 @@
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "interposed.hpp"
 #include "unit/backend/verb_suite.hpp"
@@ -37,7 +37,7 @@ namespace {
 using namespace shardkit;
 using namespace verb_suite;
 using namespace mpi_test;
-using Comm = mpi::Communicator;
+using Comm = shardkit::Communicator;
 
 /// How often f() calls the function of MPI.
 template <class F>

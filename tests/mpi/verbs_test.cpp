@@ -15,7 +15,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "interposed.hpp"
 #include "test_size.hpp"
@@ -154,7 +154,7 @@ TEST_CASE("mpi: a borrowed communicator is used as it is, and gets its error han
     {
         mpi::World world(mpi::Borrow{mine}, patient());
         CHECK(world.world_group().channels.front().comm == mine);
-        const mpi::Communicator comm(world);
+        const shardkit::Communicator comm(world);
         CHECK(comm.rank() == comm.size() - 1 - mpi::Environment::rank());
         CHECK_NOTHROW(every_verb<float>(comm));
         world.finish();
@@ -169,8 +169,8 @@ TEST_CASE("mpi: Worlds come and go, and several live at once") {
     for (int i = 0; i < 10; ++i) {
         mpi::World outer(MPI_COMM_WORLD, patient());
         mpi::World inner(MPI_COMM_WORLD, patient({.overlap = i % 2 == 1}));
-        CHECK_NOTHROW(check_all_reduce<float, float>(mpi::Communicator(inner), 100, 1));
-        CHECK_NOTHROW(check_all_reduce<float, float>(mpi::Communicator(outer), 100, 1));
+        CHECK_NOTHROW(check_all_reduce<float, float>(shardkit::Communicator(inner), 100, 1));
+        CHECK_NOTHROW(check_all_reduce<float, float>(shardkit::Communicator(outer), 100, 1));
         inner.finish();
         outer.finish();
     }
@@ -181,7 +181,7 @@ TEST_CASE("mpi: ranks that call nothing in a World or group may leave it while t
     for (int i = 0; i < 60; ++i) {
         mpi::World world(MPI_COMM_WORLD, patient());
         if (i % 2 == 1) {
-            const mpi::Communicator comm(world);
+            const shardkit::Communicator comm(world);
             CHECK(split(comm, comm.rank() % 2, 0, "half").size() <= comm.size());
         }
         world.finish();

@@ -52,14 +52,14 @@ inline const sk::mpi::Options ways[] = {
 /// Where the suites' values lie: in the engine's buffers, or, for what users bring, on the heap; chosen by each rank.
 inline bool values_in_buffers = true;
 /// What their verbs are given to.
-inline sk::AnyStream verb_stream;
+inline sk::Stream verb_stream;
 
 }  // namespace mpi_test
 
 template <>
-struct verb_values::Bench<shardkit::mpi::Communicator> {
-    using C = shardkit::mpi::Communicator;
-    static C::Stream stream(const C&) { return mpi_test::verb_stream; }
+struct verb_values::Bench<shardkit::Communicator> {
+    using C = shardkit::Communicator;
+    static shardkit::Stream stream(const C&) { return mpi_test::verb_stream; }
     static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::upwards;
 
     template <class T>

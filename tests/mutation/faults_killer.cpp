@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "faults/faulty.hpp"
 

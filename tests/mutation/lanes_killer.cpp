@@ -11,16 +11,16 @@
 #include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/world.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "mpi/interposed.hpp"
 
 namespace {
 
 namespace sk = shardkit;
-using Comm = sk::mpi::Communicator;
+using Comm = sk::Communicator;
 
 constexpr std::size_t many = 6000;
 
@@ -63,7 +63,7 @@ void both(sk::mpi::World& world) {
 
 /// f() has waited for what the stream was given.
 template <class F>
-void waits(const sk::AnyStream& stream, F f) {
+void waits(const sk::Stream& stream, F f) {
     bool done = false;
     stream.submit([&done] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));

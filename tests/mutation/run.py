@@ -884,7 +884,7 @@ SENT = """all_to_all_uneven(ranks_, from, std::span<const std::size_t>(sent), to
 FORGOTTEN = """throw_usage_error(where, "'", path,
                               "': reduce() before any gradient was added; call add, add_zero or skip");"""
 # The ranks that have the same experts.
-ONE_EXPERTS_RANKS = """[&]() -> const host::Communicator& {
+ONE_EXPERTS_RANKS = """[&]() -> const Communicator& {
     for (Group& group : Access::each(groups, where)) {
         if (group.geometry().experts) { return group.communicators().data; }
     }

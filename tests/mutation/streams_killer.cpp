@@ -14,12 +14,12 @@
 
 #include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 namespace {
 
 namespace sk = shardkit;
-using Comm = sk::threads::Communicator;
+using Comm = sk::Communicator;
 
 void come_late(const Comm& world) {
     if (world.rank() == 1) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
@@ -46,7 +46,7 @@ bool fails(const char* what, double expected, const F& f) {
     return false;
 }
 
-void doubled(const Comm& world, std::span<double> values, const Comm::Stream& stream) {
+void doubled(const Comm& world, std::span<double> values, const shardkit::Stream& stream) {
     sk::all_reduce_in_place(world, sk::ReduceOp::sum, values, stream);
 }
 
@@ -111,7 +111,7 @@ int main() {
     };
     const auto communication = [](const Comm& world) { return world.communication_stream(); };
     const auto reduction = [](const Comm& world) { return world.reduction_stream(); };
-    using Stream = Comm::Stream;
+    using Stream = shardkit::Stream;
     const bool event = sees_early("a rank waits for an event", communication,
                                   [](const Stream& stream) { Stream().wait(stream.record()); });
     const bool end =

@@ -12,8 +12,8 @@
 
 #include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 #include "unit/backend/nccl/gpu_ranks.hpp"
 
@@ -148,11 +148,11 @@ std::string first_wrong() {
         const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
             standin::set_pace(world.streams().communication.native(), paces.verbs);
             standin::set_pace(world.conversions().native(), paces.conversions);
-            wrong[comm.rank()] = check_sums<bf16>(comm, world.streams().communication);
-            wrong[comm.rank()] += check_sums<float>(comm, world.streams().communication);
+            wrong[comm.rank()] = check_sums<bf16>(comm, Stream(world.streams().communication));
+            wrong[comm.rank()] += check_sums<float>(comm, Stream(world.streams().communication));
             standin::set_pace(world.streams().compute.native(), paces.verbs);
             wrong[comm.rank()] += check_verbs_in_turn(comm, others);
-            wrong[comm.rank()] += check_copies(comm, world.streams().compute);
+            wrong[comm.rank()] += check_copies(comm, Stream(world.streams().compute));
         });
         if (const std::string error = gpu_ranks::first_error(outcomes); !error.empty()) { return error; }
         for (std::size_t rank = 0; rank < ranks; ++rank) {

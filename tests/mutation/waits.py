@@ -160,7 +160,7 @@ def main():
             Waits("ring", ROOT / "include", {WAIT: ["context_parallel"]}, "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", {WAIT: ["backend/nccl"], COPY_WAIT: ["backend/cuda"]}, "sums_killer.cpp", objects, flags),
             Target("watch", ROOT / "include", [], "watch_killer.cpp", objects, flags, statements=WATCHED),
-            Waits("host", ROOT / "include", {HOST_WAIT: ["backend/host", "backend/threads"], STREAM_WAIT: ["comm/any_stream.hpp"]},
+            Waits("host", ROOT / "include", {HOST_WAIT: ["backend/host", "backend/threads"], STREAM_WAIT: ["comm/stream.hpp"]},
                   "streams_killer.cpp", [], flags),
             Waits("measured", ROOT / "include", {MEASURED_WAIT: ["follow"]}, "measured_killer.cpp", [], flags),
         ]

@@ -140,11 +140,11 @@ bool fails_on_ranks(const char* what, const F& is_right) {
 /// The host's products in the order of a GPU's stream.
 struct LaunchedProducts {
     template <class Product>
-    static void multiply(const sk::AnyStream& stream, const Product& product) {
+    static void multiply(const sk::Stream& stream, const Product& product) {
         sk::HostProducts::multiply(host_functions::LaunchedStream(stream), product);
     }
     template <class Product>
-    static void gram(const sk::AnyStream& stream, const Product& product) {
+    static void gram(const sk::Stream& stream, const Product& product) {
         sk::HostProducts::gram(host_functions::LaunchedStream(stream), product);
     }
 };

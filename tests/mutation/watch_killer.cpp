@@ -7,9 +7,9 @@
 #include <thread>
 
 #include <shardkit/backend/nccl/native.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/recorder/record_files.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "../../examples/who_is_missing/read_record.hpp"
 #include "temporary_folder.hpp"
@@ -25,7 +25,7 @@ int main() {
     std::atomic<bool> recorded = false;
     gpu_ranks::with_world(2, options, [&](const gpu_ranks::Comm& comm, nccl::World& world) {
         auto values = world.communicator().buffer<float>(100);
-        const auto stream = world.streams().communication;
+        const shardkit::gpu::TimelineRef stream(world.streams().communication);
         barrier(comm, stream);
         stream.synchronize();
         if (comm.rank() == 1) { standin::kill_rank(nccl::native(comm)); }

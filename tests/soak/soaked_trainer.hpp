@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -19,6 +18,7 @@
 #include <shardkit/policy/named_policy.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 #include <shardkit/verify/verify_replicas.hpp>
 
 #include "faults/faulty.hpp"

@@ -48,7 +48,7 @@ Result run(const Trial& trial, planted::Faults& faults, std::chrono::millisecond
     sk::threads::LaunchOptions options;
     options.overlap = trial.overlap ? sk::threads::Overlap::threads : sk::threads::Overlap::none;
     options.timeout = options.finish_timeout = timeout;
-    const auto body = [&](const sk::threads::Communicator& world) {
+    const auto body = [&](const sk::Communicator& world) {
         const std::size_t at = world.rank();
         struct End {
             Clock::time_point& when;

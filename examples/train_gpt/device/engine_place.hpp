@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <span>
 
-#include <shardkit/backend/host/engine.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 #include "../model/convert.hpp"
 #include "place.hpp"
@@ -17,7 +18,7 @@ namespace train_gpt {
 struct EngineLaunch {
     using Kernels = shardkit::host::AnyKernels;
 
-    shardkit::AnyStream stream;
+    shardkit::Stream stream;
 
     template <class Work>
     void operator()(std::size_t n, const Work& work) const {

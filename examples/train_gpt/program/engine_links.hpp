@@ -5,11 +5,11 @@
 #include <optional>
 #include <span>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/tensor_parallel/tokens.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 #include "../model/activations.hpp"
 #include "../model/rank_pass.hpp"
@@ -95,7 +95,7 @@ class EngineLinks final : public Links<S> {
     }
 
     sk::Context& context_;
-    sk::host::Communicator tp_;
+    sk::Communicator tp_;
     sk::tp::SequenceParallel sequence_parallel_;
     std::optional<sk::cp::RingExchange<S>> ring_;
     std::optional<sk::cp::GatherExchange<S>> gather_;

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/expert_parallel.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 #include "../model/arena.hpp"
 #include "../model/convert.hpp"
@@ -313,7 +313,7 @@ class ExpertLayers {
 
     sk::Context* context_;
     Place place_;
-    sk::host::Communicator tp_;
+    sk::Communicator tp_;
     sk::ep::TokenExchange exchange_;
     ExpertExtents x_;
     std::size_t capacity_;

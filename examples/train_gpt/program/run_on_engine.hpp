@@ -7,9 +7,10 @@
 #include <functional>
 #include <string>
 
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 #include "job.hpp"
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/context_parallel/causal_chunks.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 #include "../model/initialise.hpp"
 #include "../model/pass.hpp"

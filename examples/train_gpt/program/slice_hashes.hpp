@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/all_gather.hpp>
 #include <shardkit/verify/hash_values.hpp>
 
 namespace train_gpt {

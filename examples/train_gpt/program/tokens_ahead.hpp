@@ -63,7 +63,7 @@ class TokensAhead {
         return std::clamp<std::size_t>(Place::tokens_ahead / tokens_of_step(options), 1, options.steps);
     }
 
-    sk::AnyStream stream_;
+    sk::Stream stream_;
     std::size_t of_step_;
     std::vector<Token> on_host_;           // [steps, microbatches, tokens | targets]
     sk::HostBuffer<std::uint8_t> memory_;  // likewise

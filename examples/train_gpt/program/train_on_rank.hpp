@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 #include <shardkit/verify/hash_values.hpp>
 
 #include "../../common/text_format.hpp"

@@ -14,8 +14,6 @@
 
 #include <shardkit/checkpoint/load.hpp>
 #include <shardkit/checkpoint/save.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/follow/follow.hpp>
 #include <shardkit/follow/gather_steps.hpp>
 #include <shardkit/follow/measured_step.hpp>
@@ -28,6 +26,8 @@
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/slices.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
 #include <shardkit/verify/hash_values.hpp>
 #include <shardkit/verify/verify_replicas.hpp>
 
@@ -283,7 +283,7 @@ class Trainer {
     Place place_;
     Split split_;
     sk::cp::CausalChunks part_;
-    sk::host::Communicator data_ranks_;
+    sk::Communicator data_ranks_;
     DataOrder data_;
     Model model_;
     decltype(std::declval<Model&>().groups()) groups_;

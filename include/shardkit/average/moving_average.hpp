@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/element.hpp>
@@ -28,6 +28,7 @@
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/host_conversions.hpp>
 #include <shardkit/step/model.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::rules {
 

@@ -16,13 +16,13 @@
 #include <vector>
 
 #include <shardkit/comm/agreement.hpp>
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/all_gather.hpp>
 
 namespace shardkit::detail {
 

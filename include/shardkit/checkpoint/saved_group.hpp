@@ -131,7 +131,7 @@ class SavedGroupOf final : public SavedGroup {
     }
 
   private:
-    AnyStream stream() const { return group_.context().compute_stream(); }
+    Stream stream() const { return group_.context().compute_stream(); }
     static std::span<const std::uint8_t> as_uint8(std::span<const std::byte> bytes) noexcept {
         return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
     }

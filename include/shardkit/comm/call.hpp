@@ -82,15 +82,16 @@ struct Call {
 };
 
 namespace detail {
-/// Makes a call that sends `count` elements of type In and receives elements of type Out, of a buffer of `payload`
-/// bytes.
-template <class In, class Out = In>
-constexpr Call call_of(Verb verb, std::size_t count, std::size_t payload, engine::CallSite site,
-                       ReduceOp op = ReduceOp::sum) noexcept {
-    return {{verb, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.stated},
-            payload,
-            site.where,
-            site.subject};
+/// The element types of what a call sends and of what it receives.
+struct CallElements {
+    ElementType in;
+    ElementType out;
+};
+/// Makes a call that sends `count` elements, of a buffer of `payload` bytes.
+constexpr Call call_of(CallElements elements, Verb verb, std::size_t count, std::size_t payload,
+                       engine::CallSite site, ReduceOp op = ReduceOp::sum) noexcept {
+    return {
+        {verb, elements.in, elements.out, op, site.hash(), count, site.stated}, payload, site.where, site.subject};
 }
 }  // namespace detail
 

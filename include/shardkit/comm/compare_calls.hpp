@@ -16,7 +16,6 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/recorder.hpp>
 #include <shardkit/comm/uneven_counts.hpp>
@@ -31,18 +30,6 @@ enum class CompareCalls : std::uint8_t {
     each_step,  ///< when they call `compare_calls`, as each step of an optimizer does
     each_call   ///< also before each collective: the host waits for all ranks
 };
-
-}  // namespace shardkit
-
-namespace shardkit {
-
-/// Checks that all ranks of `comm` have called the same verbs over it, in the same order. Collective over `comm`.
-/// Does nothing where the engine compares each call anyway, or was configured not to compare.
-/// @throws  CommError, on every rank, which names two ranks and the first call in which they differ
-template <Communicator C>
-void compare_calls(const C& comm, SourceLocation where = SourceLocation::current()) {
-    comm.compare_calls(where);
-}
 
 namespace detail {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -40,15 +39,6 @@ class TreelessOp {
   private:
     ReduceOp op_;
 };
-
-/// @throws std::invalid_argument where ranks have no tree
-template <class C>
-void require_tree(const C& comm, ReduceOp op, std::string_view verb, SourceLocation where) {
-    if (op == ReduceOp::tree_sum && !std::has_single_bit(comm.size())) {
-        throw_invalid_argument(where, verb, " over ", comm.axes(), ": tree_sum over ", comm.size(),
-                               " ranks, expected a power of two");
-    }
-}
 }  // namespace detail
 
 }  // namespace shardkit

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/core/error.hpp>
@@ -36,9 +36,6 @@ class [[nodiscard]] Deadline {
 /// `run` makes it.
 class Context {
   public:
-    using Communicator = host::Communicator;
-    using Stream = AnyStream;
-
     explicit Context(compiled::Context& core) noexcept : core_(core) {}
     Context(Context&&) = delete;
 
@@ -48,35 +45,33 @@ class Context {
     const RankOptions& options() const noexcept { return core_.options(); }
 
     /// Communicators. Who uses them includes verbs.hpp.
-    const host::Communicator& world() const noexcept { return core_.world(); }
-    template <class AxisSet, class Made = host::Communicator>
+    const Communicator& world() const noexcept { return core_.world(); }
+    template <class AxisSet, class Made = Communicator>
     Made sub_mesh(AxisSet axes = {}, SourceLocation where = SourceLocation::current()) {
         return communicator<Made>(grid(), axes, where);
     }
-    template <class Made = host::Communicator>
+    template <class Made = Communicator>
     Made communicator(const AxisGrid& split, const AxisNames& axes,
                       SourceLocation where = SourceLocation::current()) {
         std::optional<Made> made;
         core_.communicator(
             split, axes,
-            [](void* to, const host::Communicator& from) { static_cast<std::optional<Made>*>(to)->emplace(from); },
-            &made, where);
+            [](void* to, const Communicator& from) { static_cast<std::optional<Made>*>(to)->emplace(from); }, &made,
+            where);
         return *std::move(made);
     }
-    template <std::same_as<host::Communicator> Lent>
+    template <std::same_as<Communicator> Lent>
     Context& adopt(const AxisNames& axes, const Lent& adopted, std::size_t shard_group,
                    SourceLocation where = SourceLocation::current()) {
         core_.adopt(axes, adopted, shard_group, where);
         return *this;
     }
-    template <std::same_as<host::Communicator> Lent>
+    template <std::same_as<Communicator> Lent>
     Context& adopt(const AxisNames& axes, const Lent& adopted, SourceLocation where = SourceLocation::current()) {
         core_.adopt(axes, adopted, 0, where);
         return *this;
     }
-    Streams<Stream> streams() const noexcept {
-        return {compute_stream(), communication_stream(), reduction_stream()};
-    }
+    Streams streams() const noexcept { return {compute_stream(), communication_stream(), reduction_stream()}; }
     Stream compute_stream() const noexcept { return stream(compiled::StreamFor::compute); }
     Stream communication_stream() const noexcept { return stream(compiled::StreamFor::communication); }
     Stream reduction_stream() const noexcept { return stream(compiled::StreamFor::reduction); }
@@ -147,7 +142,7 @@ class Rank : public Context {
     Rank(compiled::Context& core, const Mesh& mesh) noexcept : Context(core), mesh_(mesh) {}
     /// Makes a rank over a communicator of its own, a part of another rank's world: see rank/rank.hpp. Who calls it
     /// includes verbs.hpp.
-    template <std::same_as<host::Communicator> World>
+    template <std::same_as<Communicator> World>
     Rank(const Mesh& mesh, const World& world, RankOptions options = {},
          SourceLocation where = SourceLocation::current())
         : Rank(compiled::make_rank(mesh.grid(where), world, options, where), mesh) {}
@@ -185,7 +180,7 @@ namespace shardkit SHARDKIT_BUILD {
 
 /// Reduces one number of each rank of `comm` and returns the result: see rank/all_reduce_value.hpp.
 template <Element T>
-T all_reduce_value(Context& rank, const host::Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
+T all_reduce_value(Context& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     rank.core().all_reduce(comm, op, element_type_of<T>, &value, where);
     return value;
@@ -195,7 +190,7 @@ T all_reduce_value(Context& rank, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     return all_reduce_value(rank, rank.world(), value, op, where);
 }
-inline double exact_sum(Context& rank, const host::Communicator& comm, std::span<const double> values,
+inline double exact_sum(Context& rank, const Communicator& comm, std::span<const double> values,
                         SourceLocation where = SourceLocation::current()) {
     return rank.core().exact_sum(comm, values, where);
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/optim/clip.hpp>
@@ -19,6 +19,7 @@
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 // The classes of interface.hpp, made of the classes that a header-only program has: those of a step.
 

@@ -10,14 +10,15 @@
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/backend/host/engine.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/compiled/core_group.hpp>
 #include <shardkit/compiled/grid_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/step/loss_scale.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 // A rank of the core.
 
@@ -31,17 +32,16 @@ class ContextOf : public Context {
     std::size_t world_size() const noexcept override { return core.world_size(); }
     const AxisGrid& grid() const noexcept override { return core.grid(); }
     const RankOptions& options() const noexcept override { return core.options(); }
-    const host::Communicator& world() const noexcept override { return core.world(); }
-    void communicator(const AxisGrid& grid, const AxisNames& axes,
-                      void (*take)(void* to, const host::Communicator& made), void* to,
-                      SourceLocation where) override {
+    const Communicator& world() const noexcept override { return core.world(); }
+    void communicator(const AxisGrid& grid, const AxisNames& axes, void (*take)(void* to, const Communicator& made),
+                      void* to, SourceLocation where) override {
         take(to, core.communicator(grid, axes, where));
     }
-    void adopt(const AxisNames& axes, const host::Communicator& adopted, std::size_t shard_group,
+    void adopt(const AxisNames& axes, const Communicator& adopted, std::size_t shard_group,
                SourceLocation where) override {
         shard_group == 0 ? core.adopt(axes, adopted, where) : core.adopt(axes, adopted, shard_group, where);
     }
-    AnyStream stream(StreamFor which) const noexcept override {
+    Stream stream(StreamFor which) const noexcept override {
         const auto& streams = core.streams();
         return which == StreamFor::compute         ? streams.compute
                : which == StreamFor::communication ? streams.communication
@@ -79,12 +79,12 @@ class ContextOf : public Context {
         host::AnyKernels::copy_out(core.compute_stream(), bytes,
                                    std::span(reinterpret_cast<std::uint8_t*>(to.data()), to.size()));
     }
-    void all_reduce(const host::Communicator& comm, ReduceOp op, ElementType type, void* value,
+    void all_reduce(const Communicator& comm, ReduceOp op, ElementType type, void* value,
                     SourceLocation where) override {
         reduce_if<double, float, bf16, fp16, std::int64_t, std::uint64_t, std::int32_t, std::uint32_t, std::uint8_t>(
             comm, op, type, value, where);
     }
-    double exact_sum(const host::Communicator& comm, std::span<const double> values, SourceLocation where) override {
+    double exact_sum(const Communicator& comm, std::span<const double> values, SourceLocation where) override {
         return shardkit::exact_sum(core, comm, values, where);
     }
     /// Defined in define_core.hpp, so that the files of other engines compile no groups.
@@ -99,7 +99,7 @@ class ContextOf : public Context {
 
   private:
     template <class... T>
-    void reduce_if(const host::Communicator& comm, ReduceOp op, ElementType type, void* value, SourceLocation where) {
+    void reduce_if(const Communicator& comm, ReduceOp op, ElementType type, void* value, SourceLocation where) {
         const auto as = [&]<class One>(std::type_identity<One>) {
             if (type == element_type_of<One>) {
                 One& number = *static_cast<One*>(value);

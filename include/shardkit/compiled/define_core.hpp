@@ -61,8 +61,8 @@ const Reducer& core_reducer(ElementType in, ElementType out) noexcept {
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOptions options, SourceLocation where) {
-    return new OwnedContext(grid, world, options, Streams<AnyStream>{}, where);
+Context* make_rank(const AxisGrid& grid, const Communicator& world, RankOptions options, SourceLocation where) {
+    return new OwnedContext(grid, world, options, Streams{}, where);
 }
 Group* ContextOf::make_group(const shardkit::detail::ElementTypes& elements,
                              const shardkit::detail::GroupValues& values, std::span<std::byte> adopted_parameters,

@@ -101,7 +101,7 @@ class MuonOf final : public AnyOptimizer<Muon> {
   private:
     Core core_;
 };
-Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<AnyStream>* products,
+Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<Stream>* products,
                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
     const auto model = typed(groups);

@@ -42,7 +42,7 @@ namespace shardkit SHARDKIT_CHECKED_BUILD {
 class Groups;
 }
 namespace shardkit {
-class AnyStream;
+class Stream;
 enum class Gathers : std::uint8_t;
 class TrafficLog;
 namespace recorder {
@@ -161,15 +161,14 @@ class Context : public Object {
     virtual std::size_t world_size() const noexcept = 0;
     virtual const AxisGrid& grid() const noexcept = 0;
     virtual const RankOptions& options() const noexcept = 0;
-    virtual const host::Communicator& world() const noexcept = 0;
+    virtual const Communicator& world() const noexcept = 0;
     /// Calls take(to, the communicator over these axes of this mesh, or of this mesh with an axis split).
     virtual void communicator(const AxisGrid& grid, const AxisNames& axes,
-                              void (*take)(void* to, const host::Communicator& made), void* to,
-                              SourceLocation where) = 0;
+                              void (*take)(void* to, const Communicator& made), void* to, SourceLocation where) = 0;
     /// Uses a communicator of the user over these axes; `shard_group` 0: of the mesh itself.
-    virtual void adopt(const AxisNames& axes, const host::Communicator& adopted, std::size_t shard_group,
+    virtual void adopt(const AxisNames& axes, const Communicator& adopted, std::size_t shard_group,
                        SourceLocation where) = 0;
-    virtual AnyStream stream(StreamFor which) const noexcept = 0;
+    virtual Stream stream(StreamFor which) const noexcept = 0;
     virtual void synchronize() const = 0;
     virtual void settle() const noexcept = 0;
     virtual TrafficLog& traffic() noexcept = 0;
@@ -185,10 +184,9 @@ class Context : public Object {
     virtual shardkit::detail::PlacedMemory allocate(std::size_t bytes, bool local) const = 0;
     /// Copies from the engine's memory, behind the compute stream's work.
     virtual void read(const void* from, std::span<std::byte> to) const = 0;
-    virtual void all_reduce(const host::Communicator& comm, ReduceOp op, ElementType type, void* value,
+    virtual void all_reduce(const Communicator& comm, ReduceOp op, ElementType type, void* value,
                             SourceLocation where) = 0;
-    virtual double exact_sum(const host::Communicator& comm, std::span<const double> values,
-                             SourceLocation where) = 0;
+    virtual double exact_sum(const Communicator& comm, std::span<const double> values, SourceLocation where) = 0;
 
     /// Makes a group. `adopted`: the user's own memory, empty without.
     virtual Group* make_group(const shardkit::detail::ElementTypes& elements, const detail::GroupValues& values,
@@ -197,7 +195,7 @@ class Context : public Object {
     virtual LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) = 0;
 };
 /// Makes one rank of a mesh over a communicator of the host's engines.
-Context* make_rank(const AxisGrid& grid, const host::Communicator& world, RankOptions options, SourceLocation where);
+Context* make_rank(const AxisGrid& grid, const Communicator& world, RankOptions options, SourceLocation where);
 
 // Ranks of a launch.
 using Body = void (*)(const void* function, Context& rank);

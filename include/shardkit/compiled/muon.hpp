@@ -42,7 +42,7 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// Whether a type is a library of products.
 template <class P>
 constexpr bool multiplies() {
-    return rules::MatrixProducts<P, AnyStream, float> && rules::MatrixProducts<P, AnyStream, double>;
+    return rules::MatrixProducts<P, Stream, float> && rules::MatrixProducts<P, Stream, double>;
 }
 
 /// The optimizer of a Muon's matrices.
@@ -69,7 +69,7 @@ class Muon : public CombinedOptimizer {
         Muon(const Model<Precision>& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
-        : Muon(model, detail::AnyProducts<AnyStream>(products), options, rest, matrices, param_groups, where) {}
+        : Muon(model, detail::AnyProducts<Stream>(products), options, rest, matrices, param_groups, where) {}
     explicit Muon(const Model<Precision>& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
                   const Matrices& matrices = {}, const std::vector<ParamGroup>& param_groups = {},
                   SourceLocation where = SourceLocation::current())
@@ -79,12 +79,12 @@ class Muon : public CombinedOptimizer {
     detail::RuleOptimizer<AdamWOptions>& rest() noexcept { return rest_; }
 
   private:
-    static compiled::Muon* make(const Model<Precision>& model, const detail::AnyProducts<AnyStream>* products,
+    static compiled::Muon* make(const Model<Precision>& model, const detail::AnyProducts<Stream>* products,
                                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
         return compiled::make_muon(model, products, options, rest, matrices, param_groups, where);
     }
-    Muon(const Model<Precision>& model, const detail::AnyProducts<AnyStream>& products, const MuonOptions& options,
+    Muon(const Model<Precision>& model, const detail::AnyProducts<Stream>& products, const MuonOptions& options,
          const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
          SourceLocation where)
         : Muon(model, make(model, &products, options, rest, matrices, param_groups, where)) {}

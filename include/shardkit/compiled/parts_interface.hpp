@@ -24,7 +24,7 @@ struct PlanOptions;
 namespace recorder {
 struct RecentCall;
 }
-class AnyStream;
+class Stream;
 namespace detail {
 template <class Stream>
 class AnyProducts;
@@ -65,7 +65,7 @@ GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where);
 MovingAverage* make_moving_average(const Groups& average, const Groups& of, SourceLocation where);
 Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, SourceLocation where);
 /// Null `products`: those of the library.
-Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<AnyStream>* products,
+Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<Stream>* products,
                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                 const std::vector<ParamGroup>& param_groups, SourceLocation where);
 

@@ -23,7 +23,7 @@ class Attention {
   public:
     /// Allocates the memory for a rank's part of `shape`, split as CausalChunks says.
     /// @throws std::invalid_argument when cp has several ranks and the number of tokens is odd
-    Attention(Context& context, const host::Communicator& cp, const AttentionShape& shape,
+    Attention(Context& context, const Communicator& cp, const AttentionShape& shape,
               SourceLocation where = SourceLocation::current())
         : context_(context),
           cp_(cp),
@@ -98,7 +98,7 @@ class Attention {
     }
 
     Context& context_;
-    host::Communicator cp_;
+    Communicator cp_;
     AttentionShape shape_;
     CausalChunks chunks_;
     Exchange<A> exchange_;

@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <span>
 
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/engine_traits.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 namespace shardkit::cp SHARDKIT_BUILD {
 
@@ -32,7 +32,7 @@ class GatherExchange {
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
-    GatherExchange(Context& context, const host::Communicator& cp, std::size_t block)
+    GatherExchange(Context& context, const Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block), blocks_(Table<A>::zeroed(context, block * cp.size())) {}
 
     /// Calls `use` like RingExchange::each, in the order of the ranks.
@@ -75,7 +75,7 @@ class GatherExchange {
     using Table = detail::EngineTable<T>;
 
     Context& context_;
-    host::Communicator cp_;
+    Communicator cp_;
     std::size_t block_;
     Table<A> blocks_;
     Table<Sum> addends_;

@@ -6,11 +6,11 @@
 #include <span>
 
 #include <shardkit/comm/engine_traits.hpp>
-#include <shardkit/comm/send_receive.hpp>
 #include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/verbs/send_receive.hpp>
 
 namespace shardkit::cp SHARDKIT_BUILD {
 
@@ -35,7 +35,7 @@ class RingExchange {
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
-    RingExchange(Context& context, const host::Communicator& cp, std::size_t block)
+    RingExchange(Context& context, const Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block) {
         if (cp.size() > 1) { travelling_ = pair<A>(); }
     }
@@ -113,7 +113,6 @@ class RingExchange {
 
     template <class T>
     using Pair = std::array<detail::EngineTable<T>, 2>;
-    using Event = AnyStream::Event;
 
     template <class T>
     Pair<T> pair() const {
@@ -144,7 +143,7 @@ class RingExchange {
     }
 
     Context& context_;
-    host::Communicator cp_;
+    Communicator cp_;
     std::size_t block_;
     Pair<A> travelling_;
     Pair<Sum> addends_;

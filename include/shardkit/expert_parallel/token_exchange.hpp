@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
@@ -18,12 +17,13 @@
 #include <shardkit/mesh/expert_mesh.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/index_kernels.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
 
 namespace shardkit::ep SHARDKIT_BUILD {
 
 /// Returns the communicator over the ranks that share experts with this one: for TokenExchange, and for kernels of
 /// others that exchange tokens (DeepEP, NCCL's). Collective over the mesh on first use, then cached.
-inline host::Communicator ranks(Context& context, SourceLocation where = SourceLocation::current()) {
+inline Communicator ranks(Context& context, SourceLocation where = SourceLocation::current()) {
     const AxisGrid& mesh = context.grid();
     return context.communicator(shardkit::detail::expert_axes(mesh, mesh.extent(Dp::name), where), Axes<Ep>{}, where);
 }
@@ -73,8 +73,6 @@ class Routes {
 ///     exchange.combine(routes, outputs, back);
 class TokenExchange {
   public:
-    using Communicator = host::Communicator;
-
     /// Returns the memory that an exchange takes of a rank.
     static std::size_t bytes(std::size_t experts, const engine::Traits& engine = {}) noexcept {
         return 2 * engine.buffer_bytes(experts * sizeof(std::uint64_t));

@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -22,6 +21,7 @@
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group_state.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 namespace shardkit::detail {
 
@@ -31,7 +31,6 @@ namespace shardkit::detail {
 template <class Rule, class Types>
 class FactoredLaunches {
     using Kernels = host::AnyKernels;
-    using Stream = AnyStream;
     using A = typename Types::A;
     using Updated = typename Types::Master;
     using Listed = ListedGroup<Rule, Types>;

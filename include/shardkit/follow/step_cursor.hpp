@@ -228,7 +228,7 @@ class StepCursor final : public StepDirector {
     static constexpr std::size_t none = StepProgram::none;
 
     const StepProgram& program() const noexcept { return programs_[current_]; }
-    std::vector<AnyStream::Event>& given_back() noexcept { return events_[current_]; }
+    std::vector<Event>& given_back() noexcept { return events_[current_]; }
     StepRanges& ranges() noexcept { return ranges_[current_]; }
 
     void leave(Group& group) noexcept {
@@ -268,14 +268,14 @@ class StepCursor final : public StepDirector {
     }
     /// Makes the stream wait for what its collectives need. Those wait for what is computed themselves, but where
     /// they are measured this is to be no communication.
-    void await_issue(const Step& step, const AnyStream& stream) {
+    void await_issue(const Step& step, const Stream& stream) {
         if (step.takes != none) { await(step.takes, stream); }
         if (!stamps_.taken()) [[likely]] { return; }
         Group& group = *led_[step.op.group];
         if (step.op.act == Act::gather) { group.parameters().await_update(); }
         if (step.op.act == Act::reduce) { group.gradients().await_added(); }
     }
-    void issue(const Step& step, const AnyStream& stream, SourceLocation where) {
+    void issue(const Step& step, const Stream& stream, SourceLocation where) {
         const std::uint32_t g = step.op.group;
         Group& group = *led_[g];
         if (step.op.act == Act::gather) {
@@ -310,7 +310,7 @@ class StepCursor final : public StepDirector {
             if (act == Act::norm || (act == Act::update && g == group)) { led_[g]->gradients().wait(); }
         }
     }
-    void await(std::size_t slot, const AnyStream& stream) {
+    void await(std::size_t slot, const Stream& stream) {
         for (const std::size_t before : program().plan.slots[slot].after) {
             if (before != none) { stream.wait(given_back()[before]); }
         }
@@ -336,9 +336,9 @@ class StepCursor final : public StepDirector {
     std::vector<GroupDescription> groups_;
     std::vector<Group*> led_;
     std::vector<StepProgram> programs_;
-    std::vector<std::vector<AnyStream::Event>> events_;  // last use, by program and slot
-    std::vector<StepRanges> ranges_;                     // by program
-    std::size_t current_ = 0;                            // index of the program
+    std::vector<std::vector<Event>> events_;  // last use, by program and slot
+    std::vector<StepRanges> ranges_;          // by program
+    std::size_t current_ = 0;                 // index of the program
     HostBuffer<std::uint8_t> arena_;
     std::vector<std::uint32_t> added_;  // microbatches, by group
     std::vector<char> holds_;           // full copy in the arena, by group

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/schedule/schedule.hpp>
 

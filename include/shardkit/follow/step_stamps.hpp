@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/follow/measured_step.hpp>
 #include <shardkit/follow/step_program.hpp>
@@ -27,7 +27,7 @@ class StepStamps {
 
     /// Starts to measure from the next step on, for steps of at most `operations` operations whose verbs are in the
     /// order of `compute`.
-    void start(std::size_t operations, const AnyStream& compute, SourceLocation where) {
+    void start(std::size_t operations, const Stream& compute, SourceLocation where) {
         stamps_.resize(operations);
         compute_ = compute;
         times_.reset(compute.make_times(number(operations, arrives) + 1, where));
@@ -64,21 +64,21 @@ class StepStamps {
     void done(std::size_t op) noexcept { set(op, is_done, now()); }
     void left(std::size_t op) noexcept { set(op, leaves, now()); }
 
-    void marked(std::size_t op, const AnyStream& stream) {
+    void marked(std::size_t op, const Stream& stream) {
         set(op, marks, now());
         communicates_computed(op, stream);
     }
 
     /// Mark the begin and the end of an operation's collectives, in the order of the stream.
-    void communicates(std::size_t op, const AnyStream& stream) { submit(op, begins, stream); }
-    void communicated(std::size_t op, const AnyStream& stream) { submit(op, ends, stream); }
+    void communicates(std::size_t op, const Stream& stream) { submit(op, begins, stream); }
+    void communicated(std::size_t op, const Stream& stream) { submit(op, ends, stream); }
 
     /// Makes a device's stream wait for what was computed so far, as the collectives that come next do themselves:
     /// this is to be no communication.
-    void await_computed(const AnyStream& stream) {
+    void await_computed(const Stream& stream) {
         if (taken_ && times_) [[unlikely]] { stream.wait(compute_.record()); }
     }
-    void communicates_computed(std::size_t op, const AnyStream& stream) {
+    void communicates_computed(std::size_t op, const Stream& stream) {
         await_computed(stream);
         communicates(op, stream);
     }
@@ -153,7 +153,7 @@ class StepStamps {
             stamps_[op][stage] = at;
         }
     }
-    void submit(std::size_t op, Stage stage, const AnyStream& stream) {
+    void submit(std::size_t op, Stage stage, const Stream& stream) {
         if (!taken_) [[likely]] { return; }
         if (times_) { return stream.take_time(*times_, number(op, stage)); }
         stream.submit([at = &stamps_[op][stage]] { *at = Clock::now(); });
@@ -177,7 +177,7 @@ class StepStamps {
     }
 
     std::vector<Stamps> stamps_;
-    AnyStream compute_;
+    Stream compute_;
     std::unique_ptr<engine::WorkTimes> times_;  // null: the host's clock takes them
     Time began_;
     Time opened_;

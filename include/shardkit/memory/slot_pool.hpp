@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/owned.hpp>
@@ -36,7 +36,6 @@ struct SlotSource {
 /// Order:   a slot remembers the event of its last use; its next writer waits for that event.
 class SlotPool {
   public:
-    using Event = AnyStream::Event;
     using Memory = HostBuffer<std::uint8_t>;
     using Source = SlotSource;
 
@@ -176,8 +175,6 @@ class SlotPools {
 /// A group's membership in a pool. It holds the group's slot while it has one.
 class SlotLease {
   public:
-    using Event = AnyStream::Event;
-
     SlotLease() noexcept = default;
     SlotLease(SlotPools& pools, SlotPurpose purpose, std::size_t bytes, std::uint64_t alike = 0)
         : pool_(&pools.pool(purpose, bytes, alike)), purpose_(purpose), ordinal_(pool_->join()) {}

@@ -9,7 +9,6 @@
 #include <span>
 
 #include <shardkit/comm/agreement.hpp>
-#include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/layout/index_range.hpp>
@@ -19,6 +18,7 @@
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
 
 namespace shardkit::detail {
 
@@ -99,7 +99,7 @@ struct BeginApply {
 
 /// The ranks that hold copies of a unit's elements, to which one of them gives what it gets from the owner.
 struct MatrixCopies {
-    std::optional<host::Communicator> ranks;  ///< none: this rank alone
+    std::optional<Communicator> ranks;  ///< none: this rank alone
     std::size_t root = 0;
 
     /// Collective over the world on first use.

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/broadcast.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/machine/act.hpp>
@@ -25,6 +24,7 @@
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/group_state.hpp>
+#include <shardkit/verbs/broadcast.hpp>
 
 namespace shardkit::detail {
 
@@ -36,8 +36,6 @@ namespace shardkit::detail {
 template <class Rule, class Types>
 class MatrixLaunches {
     using Kernels = host::AnyKernels;
-    using Stream = AnyStream;
-    using Event = typename Stream::Event;
     using A = typename Types::A;
     using Updated = typename Types::Master;
     using Listed = ListedGroup<Rule, Types>;

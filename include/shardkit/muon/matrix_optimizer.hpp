@@ -51,7 +51,7 @@ class MatrixOptimizer : public detail::TypedRuleOptimizer<Rule, Precision> {
                     SourceLocation where = SourceLocation::current())
         : detail::TypedRuleOptimizer<Rule, Precision>(model, options,
                                                       with_rest(model, matrices, std::move(param_groups), where),
-                                                      where, {detail::AnyProducts<AnyStream>(products), matrices}) {}
+                                                      where, {detail::AnyProducts<Stream>(products), matrices}) {}
 
     /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
     static auto are_matrices(const Model<Precision>& model, const Matrices& matrices) {

@@ -106,7 +106,7 @@ struct MuonRule : CountsSteps {
     template <class A>
     using Works = NewtonSchulzWorks<A>;
     template <class Products, class A>
-    static void transform(const AnyStream& stream, const Products& products, const WholeMatrix<A, Update<A>>& whole) {
+    static void transform(const Stream& stream, const Products& products, const WholeMatrix<A, Update<A>>& whole) {
         newton_schulz(stream, products, whole.extents, &whole.update->epsilon, whole.values, whole.scratch);
     }
 };
@@ -208,7 +208,7 @@ class Muon : private detail::MuonParts<Precision>, public CombinedOptimizer {
     /// does
     ///         not have
     template <class Products>
-    requires(rules::MatrixProducts<Products, AnyStream, float>&& rules::MatrixProducts<Products, AnyStream, double>)
+    requires(rules::MatrixProducts<Products, Stream, float>&& rules::MatrixProducts<Products, Stream, double>)
         Muon(const Model<Precision>& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
@@ -257,7 +257,7 @@ template <class Precision>
 Muon(const Model<Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
      const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Precision>;
 template <class Precision, class Products>
-requires(rules::MatrixProducts<Products, AnyStream, float>)
+requires(rules::MatrixProducts<Products, Stream, float>)
     Muon(const Model<Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
          const Matrices& = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
 ->Muon<Precision>;

@@ -291,8 +291,8 @@ constexpr std::uint64_t orthogonalisation_cost(MatrixExtents extents) noexcept {
 /// @post    a zero matrix is zero; with a NaN or an infinity, all elements are NaN
 /// @throws  std::invalid_argument when the sizes of the spans are others
 /// Source:  Jordan et al., Muon, 2024; torch.optim.Muon, in the arithmetic A instead of bf16
-template <std::floating_point A, MatrixProducts<AnyStream, A> Products>
-void newton_schulz(const AnyStream& stream, const Products& products, MatrixExtents extents, const double* epsilon,
+template <std::floating_point A, MatrixProducts<Stream, A> Products>
+void newton_schulz(const Stream& stream, const Products& products, MatrixExtents extents, const double* epsilon,
                    std::span<A> matrix, std::span<A> scratch, SourceLocation where = SourceLocation::current()) {
     if (matrix.size() != extents.numel() || scratch.size() < newton_schulz_scratch<A>(extents)) {
         throw_invalid_argument(where, "newton_schulz: a matrix of ", matrix.size(), " elements and ", scratch.size(),

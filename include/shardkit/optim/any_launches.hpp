@@ -27,8 +27,6 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// The updates of groups of any element types with a rule that is a value: on the host one group behind the other, on
 /// a device as UpdateBatches say, of which each has groups of the same types.
 class AnyLaunches {
-    using Stream = AnyStream;
-
   public:
     using Table = UpdateTable<AnyRule, float>;
     using Listed = TrainedGroup<AnyRule>;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
@@ -146,7 +146,7 @@ struct AnyUpdateWork {
 
     void operator()() const;
     /// Gives it to a stream of the host or of a device.
-    void give(const AnyStream& stream) const;
+    void give(const Stream& stream) const;
     /// Returns whether its elements are of an UpdateTypes.
     template <class Types>
     bool is_of() const noexcept {
@@ -211,7 +211,7 @@ class UpdateFunctions {
     /// Whether a file of the program launches its updates of such elements on a device.
     virtual bool launches(const AnyUpdateWork& work) const = 0;
     /// Gives them to a device's stream.
-    virtual void give(const AnyStream& stream, const DeviceUpdates& updates) const = 0;
+    virtual void give(const Stream& stream, const DeviceUpdates& updates) const = 0;
 
   protected:
     ~UpdateFunctions() = default;
@@ -237,7 +237,7 @@ class RuleFunctions : public UpdateFunctions {
                        const ChosenOptions<AnyOptions>& own, double scale, AnyRuleUpdate& update) const = 0;
 
     /// Gives a device's stream what `begin` does for some groups, behind `first` unless that is null.
-    virtual void begin(const AnyStream& stream, const BeginStep* first, std::uint64_t groups,
+    virtual void begin(const Stream& stream, const BeginStep* first, std::uint64_t groups,
                        const BeginUpdates<AnyRule, float>& work) const = 0;
 
   protected:
@@ -321,7 +321,7 @@ class HostUpdate {
     const HostConversions::Updated& updated_;
 };
 inline void AnyUpdateWork::operator()() const { HostUpdate{*this}(); }
-inline void AnyUpdateWork::give(const AnyStream& stream) const {
+inline void AnyUpdateWork::give(const Stream& stream) const {
     if (stream.on_device()) { return rule->give(stream, {.work = this}); }
     stream.submit(*this);  // of the host's, where no kernel of a device's is made of it
 }

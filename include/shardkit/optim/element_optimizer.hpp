@@ -10,7 +10,8 @@
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/optimizers.hpp>
 #else
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/verbs/communicator.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/rule_functions.hpp>

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 
 namespace shardkit::rules {
@@ -78,7 +78,7 @@ namespace detail {
 
 /// What a MatrixRule's optimizer is made with beside its rule.
 struct MatrixSetup {
-    AnyProducts<AnyStream> products{};
+    AnyProducts<Stream> products{};
     Matrices matrices{};
 };
 

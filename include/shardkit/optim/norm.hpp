@@ -7,7 +7,6 @@
 #include <span>
 #include <type_traits>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/global_norm.hpp>
@@ -17,6 +16,7 @@
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 namespace shardkit {
 

@@ -48,8 +48,8 @@ class NormTable {
     /// Adds a part of the groups with taken[i] != 0 to the sum that travels in `into`, with one launch for each run
     /// of neighbours.
     /// @return whether there was anything to add
-    bool add_to(AddNormPieces add, Part part, const AnyStream& stream, std::span<const char> taken,
-                const double* scale, double* into) const;
+    bool add_to(AddNormPieces add, Part part, const Stream& stream, std::span<const char> taken, const double* scale,
+                double* into) const;
 
   private:
     struct Known {
@@ -73,7 +73,7 @@ class NormMemory {
     void list(Group& group);
     /// Adds the elements of the groups that were taken in to the sum that travels in `into`: those that this rank
     /// counts, and of those that other ranks count what is not finite.
-    void add_to(const AnyStream& stream, const double* scale, double* into);
+    void add_to(const Stream& stream, const double* scale, double* into);
 
     /// Returns what the norms' all-reduces are for.
     const engine::CallSubject* subject() const noexcept { return subject_; }
@@ -161,7 +161,7 @@ inline NormTable::NormTable(Context& context, const List<Group*>& groups) {
     if (!pieces.empty()) { pieces_ = {context, pieces.data(), pieces.size()}; }
 }
 
-inline bool NormTable::add_to(AddNormPieces add, Part part, const AnyStream& stream, std::span<const char> taken,
+inline bool NormTable::add_to(AddNormPieces add, Part part, const Stream& stream, std::span<const char> taken,
                               const double* scale, double* into) const {
     bool any = false;
     const IndexRange* const of = pieces_of_.data() + (part == Part::counted ? 0 : groups_.size());
@@ -200,7 +200,7 @@ inline void NormMemory::list(Group& group) {
     its->taken.push_back(group.step().skipped() ? 0 : 1);
 }
 
-inline void NormMemory::add_to(const AnyStream& stream, const double* scale, double* into) {
+inline void NormMemory::add_to(const Stream& stream, const double* scale, double* into) {
     using Part = NormTable::Part;
     const auto add = [&](Part part) {
         bool any = false;

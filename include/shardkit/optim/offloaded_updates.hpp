@@ -130,9 +130,6 @@ class OffloadPlaces {
 /// updates and written states and masters, and stores beside them. At its end, also where an update has failed in
 /// between, it orders the compute stream behind the stores, so that whoever waits for that stream sees them.
 class OrderedCopies : NotCopied {
-    using Stream = AnyStream;
-    using Event = typename Stream::Event;
-
   public:
     OrderedCopies(Context& context, engine::LinkWay fetches) : context_(context), fetches_(fetches) {
         const Stream to_slots = fetching();

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/begin_step.hpp>
@@ -26,6 +26,7 @@
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_memory.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 

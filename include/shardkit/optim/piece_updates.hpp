@@ -125,7 +125,7 @@ class PieceUpdate {
     /// Makes the update on the host.
     void operator()() const { work()(); }
     /// Gives it to a device's stream.
-    void give(const AnyStream& stream) const { work().give(stream); }
+    void give(const Stream& stream) const { work().give(stream); }
 
   private:
     struct Buffer {
@@ -157,7 +157,6 @@ class PieceUpdates {
   protected:
     using Listed = TrainedGroup<AnyRule>;
     using Table = UpdateTable<AnyRule, float>;
-    using Stream = AnyStream;
     using Place = typename OffloadPlaces<Listed>::Place;
 
     PieceUpdates(Context& context, const OffloadPlaces<Listed>& places, engine::LinkWay fetches)
@@ -185,7 +184,6 @@ class DevicePieces : PieceUpdates {
     using Base::places_;
     using typename Base::Listed;
     using typename Base::Place;
-    using typename Base::Stream;
     using typename Base::Table;
 
   public:
@@ -236,7 +234,6 @@ class HostPieces : PieceUpdates {
     using Base::places_;
     using typename Base::Listed;
     using typename Base::Place;
-    using typename Base::Stream;
     using typename Base::Table;
 
   public:

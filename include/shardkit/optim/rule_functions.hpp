@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/list.hpp>
@@ -158,7 +158,7 @@ namespace shardkit::detail {
 template <class Rule>
 struct RuleLaunch {
     bool (*is_of)(const AnyUpdateWork& work);
-    void (*run)(const AnyStream& stream, const DeviceUpdates& updates);
+    void (*run)(const Stream& stream, const DeviceUpdates& updates);
     const RuleLaunch* next = nullptr;
 };
 /// The first entry of it; null: no file can launch any.
@@ -169,7 +169,7 @@ inline constinit const RuleLaunch<Rule>* rule_launches = nullptr;
 template <class Rule, class Types>
 struct RuleLaunchOf {
     static bool is_of(const AnyUpdateWork& work) { return work.template is_of<Types>(); }
-    static void run(const AnyStream& stream, const DeviceUpdates& updates) {
+    static void run(const Stream& stream, const DeviceUpdates& updates) {
         engine::DeviceLaunchOf<engine::RuleUpdates<Rule, Types>>::run(stream, {updates});
     }
     static bool add() {
@@ -209,7 +209,7 @@ class UpdatesOf : public Base {
         update_in<float>(work, update, elements);
     }
     bool launches(const AnyUpdateWork& work) const final { return launch_of(work) != nullptr; }
-    void give(const AnyStream& stream, const DeviceUpdates& updates) const final {
+    void give(const Stream& stream, const DeviceUpdates& updates) const final {
         const RuleLaunch<Rule>* const launch = launch_of(*updates.work);
         if (launch == nullptr) { refuse_update(); }
         launch->run(stream, updates);
@@ -282,7 +282,7 @@ class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
                double scale, AnyRuleUpdate& update) const override {
         BeginsAs<Rule>::begin(progress, given, own, scale, update);
     }
-    void begin(const AnyStream& stream, const BeginStep* first, std::uint64_t groups,
+    void begin(const Stream& stream, const BeginStep* first, std::uint64_t groups,
                const BeginUpdates<AnyRule, float>& work) const override {
         Loops::give_works(stream, first, groups, BeginUpdatesAs<Rule>{work.by<BeginsAs<Rule>>()});
     }

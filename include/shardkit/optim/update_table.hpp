@@ -88,11 +88,11 @@ class UpdateTable : public ProgressTable<Rule> {
 
     /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
     /// The first one takes `first`, and does it before.
-    void begin(const AnyStream& stream, const StepScalars* scalars,
-               const ChosenOptions<typename Rule::Options>* options, std::optional<BeginStep>& first);
+    void begin(const Stream& stream, const StepScalars* scalars, const ChosenOptions<typename Rule::Options>* options,
+               std::optional<BeginStep>& first);
 
     /// Does the same for one group alone.
-    void begin_alone(std::size_t group, const AnyStream& stream, const StepScalars* scalars,
+    void begin_alone(std::size_t group, const Stream& stream, const StepScalars* scalars,
                      const ChosenOptions<typename Rule::Options>* options) {
         begin_run(stream, nullptr, 1, {scalars, options, groups_.data() + group, hypers_.data(), updates_.data()});
     }
@@ -119,7 +119,7 @@ class UpdateTable : public ProgressTable<Rule> {
 
   private:
     /// Begins some groups, behind `first` unless that is null.
-    void begin_run(const AnyStream& stream, const BeginStep* first, std::size_t groups,
+    void begin_run(const Stream& stream, const BeginStep* first, std::size_t groups,
                    const BeginUpdates<Rule, A>& work) {
         if constexpr (requires { this->beginning().rule->begin(stream, first, groups, work); }) {
             if (stream.on_device()) { return this->beginning().rule->begin(stream, first, groups, work); }
@@ -162,7 +162,7 @@ void UpdateTable<Rule, A>::upload(Context& context) {
 }
 
 template <class Rule, class A>
-void UpdateTable<Rule, A>::begin(const AnyStream& stream, const StepScalars* scalars,
+void UpdateTable<Rule, A>::begin(const Stream& stream, const StepScalars* scalars,
                                  const ChosenOptions<typename Rule::Options>* options,
                                  std::optional<BeginStep>& first) {
     const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };

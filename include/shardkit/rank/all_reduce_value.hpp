@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 namespace shardkit {
 
@@ -35,7 +35,7 @@ struct ExactSumMemory {
 /// Cost:    the all-reduce of one element; no memory after the first call
 /// @returns the same number on every rank
 template <Element T>
-T all_reduce_value(Context& rank, const host::Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
+T all_reduce_value(Context& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     const auto stream = rank.compute_stream();
     auto& kept = rank.kept<detail::NumberMemory>();
@@ -57,7 +57,7 @@ T all_reduce_value(Context& rank, T value, ReduceOp op = ReduceOp::sum,
 ///     const double loss = exact_sum(rank, losses_here) / samples;
 /// Order:   collective over `comm`; after the work given to the compute stream; the host waits
 /// Cost:    the all-reduce of 69 doubles; no memory after the first call
-inline double exact_sum(Context& rank, const host::Communicator& comm, std::span<const double> values,
+inline double exact_sum(Context& rank, const Communicator& comm, std::span<const double> values,
                         SourceLocation where = SourceLocation::current()) {
     const auto stream = rank.compute_stream();
     const std::span<double> memory = rank.kept<detail::ExactSumMemory>().numbers.span();

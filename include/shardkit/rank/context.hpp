@@ -15,11 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/engine.hpp>
-#include <shardkit/comm/communicator.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
@@ -35,6 +33,8 @@
 #include <shardkit/rank/deadline.hpp>
 #include <shardkit/rank/rank_options.hpp>
 #include <shardkit/rank/require_stack.hpp>
+#include <shardkit/verbs/communicator.hpp>
+#include <shardkit/verbs/split.hpp>
 
 namespace shardkit {
 
@@ -42,13 +42,10 @@ namespace shardkit {
 /// containers of the rank refer to it, so it cannot be moved or copied and must outlive them.
 class Context : shardkit::detail::NotCopied {
   public:
-    using Communicator = host::Communicator;
-    using Stream = AnyStream;
-
     /// Makes a rank's context on its mesh and world.
     /// @throws std::invalid_argument when the world and the mesh differ in size, or in_flight is 0; UsageError
     ///         when the thread's stack is too small for a rank, or the streams work on other memory than the world
-    Context(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams<Stream> streams = {},
+    Context(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams streams = {},
             SourceLocation where = SourceLocation::current());
     /// Ends the program when a group still exists, as its memory and streams end here.
     ~Context();
@@ -62,7 +59,7 @@ class Context : shardkit::detail::NotCopied {
     Stream compute_stream() const noexcept { return streams_.compute; }
     Stream communication_stream() const noexcept { return streams_.communication; }
     Stream reduction_stream() const noexcept { return streams_.reduction; }
-    const Streams<Stream>& streams() const noexcept { return streams_; }
+    const Streams& streams() const noexcept { return streams_; }
     /// Makes the host wait for all work of the streams, even if one of them reports a failure.
     void synchronize() const { streams_.synchronize(); }
     /// Waits likewise, but does not throw. An exception of that work comes out of the next wait; if a stream cannot
@@ -234,7 +231,7 @@ class Context : shardkit::detail::NotCopied {
 
     AxisGrid grid_;
     Communicator world_;
-    Streams<Stream> streams_;
+    Streams streams_;
     detail::SlotPools pools_;
     RankOptions options_;
     detail::List<Made> made_;
@@ -242,7 +239,7 @@ class Context : shardkit::detail::NotCopied {
     detail::List<const std::string*> living_;  // paths of the groups
 };
 
-inline Context::Context(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams<Stream> streams,
+inline Context::Context(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams streams,
                         SourceLocation where)
     : grid_(grid),
       world_(world),

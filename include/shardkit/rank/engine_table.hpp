@@ -8,9 +8,9 @@
 #include <utility>
 
 #include <shardkit/backend/host/any_kernels.hpp>
-#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 

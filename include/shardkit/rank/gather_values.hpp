@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/verbs/all_gather.hpp>
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 

@@ -5,7 +5,7 @@
 
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/backend/host/any_kernels.hpp>
-#include <shardkit/backend/host/communicator.hpp>
+#include <shardkit/verbs/communicator.hpp>
 #endif
 
 namespace shardkit::detail {

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/core/divided.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 // Works by index, and by element, in one launch.
 
@@ -38,7 +39,7 @@ struct EachIndex {
 /// Runs work(i) for every i below n, in any order, in one launch. A work that knows how to run whole, as
 /// work(), does so on the host.
 template <class Work>
-void run_each(const AnyStream& stream, std::uint64_t n, const Work& work) {
+void run_each(const Stream& stream, std::uint64_t n, const Work& work) {
     if constexpr (std::invocable<const Work&>) {
         if (host_reads(stream)) { return stream.submit(work); }  // no kernel of a device's is made of it
     }
@@ -47,7 +48,7 @@ void run_each(const AnyStream& stream, std::uint64_t n, const Work& work) {
 
 /// Runs `first`, and then work(i) for every i below n, in one launch on a device.
 template <class First, class Work>
-void run_first(const AnyStream& stream, const First& first, std::uint64_t n, const Work& work) {
+void run_first(const Stream& stream, const First& first, std::uint64_t n, const Work& work) {
     host::AnyKernels::run_first(stream, first, n, work);
 }
 
@@ -78,7 +79,7 @@ struct EachElement {
 
 /// Runs work(row, column) for every element of a matrix, in any order, in one launch.
 template <class Work>
-void run_each_element(const AnyStream& stream, std::size_t rows, std::size_t columns, const Work& work) {
+void run_each_element(const Stream& stream, std::size_t rows, std::size_t columns, const Work& work) {
     run_each(stream, std::uint64_t{rows} * columns, EachElement<Work>{rows, columns, work});
 }
 

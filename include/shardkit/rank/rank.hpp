@@ -53,7 +53,7 @@ class Rank : public Context {
 
     /// Makes a rank of its mesh and world.
     /// @throws std::invalid_argument when the world has another size than the mesh
-    Rank(Mesh mesh, host::Communicator world, RankOptions options = {}, Streams<AnyStream> streams = {},
+    Rank(Mesh mesh, Communicator world, RankOptions options = {}, Streams streams = {},
          SourceLocation where = SourceLocation::current())
         : Context(mesh.grid(where), std::move(world), options, streams, where), mesh_(mesh) {}
 

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/ranks_per_host.hpp>
-#include <shardkit/comm/send_receive.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/send_receive.hpp>
 
 namespace shardkit::detail {
 

@@ -125,8 +125,7 @@ struct DecodeElement {
 /// `codes`, which are overwritten.
 /// Cost:    reads a number for each `coded_together` codes
 template <class Code>
-void find_largest(const AnyStream& stream, const GroupGeometry& group, std::span<Code> codes,
-                  std::span<float> largest) {
+void find_largest(const Stream& stream, const GroupGeometry& group, std::span<Code> codes, std::span<float> largest) {
     for (std::size_t p = 0; p < group.parameters.size(); ++p) {
         const IndexRange own = intersect(group.parameters[p].range, group.updated);
         std::byte* left = nullptr;
@@ -146,7 +145,7 @@ void find_largest(const AnyStream& stream, const GroupGeometry& group, std::span
 /// Makes the codes of `masters`, the elements `group.updated`, with a scale for each parameter.
 /// Cost:    reads the masters once, and writes a byte for each
 template <class Code, class Master>
-void encode_parameters(const AnyStream& stream, const GroupGeometry& group, std::span<const Master> masters,
+void encode_parameters(const Stream& stream, const GroupGeometry& group, std::span<const Master> masters,
                        std::span<const float> scales, std::span<Code> codes) {
     for_each_segment(group.parameters, group.updated, [&](Segment segment) {
         using Work = EncodePiece<Code, Master>;
@@ -161,7 +160,7 @@ void encode_parameters(const AnyStream& stream, const GroupGeometry& group, std:
 /// share scales in blocks, that makes them. Where a parameter has one scale, it finds what this rank has of
 /// `largest`, the magnitudes of each parameter on each rank, which ranks then give each other.
 template <class Code, class Master>
-void begin_codes(const AnyStream& stream, const GroupGeometry& group, const StoredElements& from,
+void begin_codes(const Stream& stream, const GroupGeometry& group, const StoredElements& from,
                  const StoredElements& to, std::span<float> scales, bool begun, std::span<float> largest) {
     const std::span<const Master> masters = from;
     const std::span<Code> codes = to;
@@ -176,7 +175,7 @@ void begin_codes(const AnyStream& stream, const GroupGeometry& group, const Stor
 }
 /// Makes, of the magnitudes that all ranks found, a scale for each parameter, and the codes.
 template <class Code, class Master>
-void finish_codes(const AnyStream& stream, const GroupGeometry& group, const StoredElements& masters,
+void finish_codes(const Stream& stream, const GroupGeometry& group, const StoredElements& masters,
                   const StoredElements& codes, std::span<float> scales, std::span<const float> largest) {
     const std::size_t count = group.parameters.size();
     run_each(stream, count, MakeScale<Code>{largest.data(), group.shards, count, scales.data()});

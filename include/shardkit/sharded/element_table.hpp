@@ -9,9 +9,9 @@
 #include <span>
 #include <type_traits>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/host/reducer.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
@@ -19,7 +19,6 @@
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/coded_parameters.hpp>
-#include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/host_conversions.hpp>
@@ -62,17 +61,13 @@ inline List<IndexRange> zeroed_ranges(const GroupGeometry& geometry) {
 }
 
 /// Adds the elements of `count` pieces to a sum: Kernels::norm_partial of their type.
-using AddNormPieces = void (*)(const AnyStream& stream, const NormRun* pieces, std::size_t count,
-                               IndexRange positions, const double* scale, double* into);
+using AddNormPieces = void (*)(const Stream& stream, const NormRun* pieces, std::size_t count, IndexRange positions,
+                               const double* scale, double* into);
 
 /// The element types of a group as values: which they are, and the functions of them that its stores call. A group of
 /// other types has another table and the same stores, so a program has the functions of the types that it names.
 struct ElementTable : PrecisionValues {
-    using Stream = AnyStream;
     using Elements = StoredElements;
-    using Communicators = GroupCommunicators;
-    using Gather = void (*)(const Communicators& comms, const CollectiveRow& row, const Elements& part,
-                            const Elements& whole, const Stream& stream, engine::CallSite site);
     using Convert = void (*)(const Stream& stream, const Elements& from, const Elements& to);
     using Fill = void (*)(const Stream& stream, const Elements& to);
     /// How elements of one type are added to sums.
@@ -81,11 +76,9 @@ struct ElementTable : PrecisionValues {
         /// Null where sums are not of their arithmetic type.
         void (*accumulate_pair)(const Stream& stream, const Elements& addend, const Elements& other,
                                 const Elements& total);
-        void (*reduce)(const Communicators& comms, const CollectiveRow& row, ReduceOp op, const Elements& from,
-                       const Elements& to, const Stream& stream, engine::CallSite site);
+        const host::Reducer& (*reducer)() noexcept;  ///< for ranks that add them
     };
 
-    Gather gather_row;
     /// Writes those of a parameter's values that lie in `target`, which begins with element `origin` of the flat
     /// order. `digest`, unless null, takes the written values.
     void (*write)(const Context& context, const PlacedParameter& parameter, WrittenAs how, const Elements& target,
@@ -111,7 +104,6 @@ struct ElementTable : PrecisionValues {
     HostConversions on_host;
 
     // Of codes; else null. See coded_parameters.hpp.
-    Gather gather_scales;
     void (*begin_codes)(const Stream& stream, const GroupGeometry& group, const Elements& masters,
                         const Elements& codes, std::span<float> scales, bool begun, std::span<float> largest);
     void (*finish_codes)(const Stream& stream, const GroupGeometry& group, const Elements& masters,
@@ -123,45 +115,11 @@ struct ElementTable : PrecisionValues {
     std::uint64_t (*unwritten_bits)() noexcept;
 };
 
-/// Makes the gather of a row of the placement table: of `part`, or in place.
-template <class T>
-void gather_row(const GroupCommunicators& comms, const CollectiveRow& row, const StoredElements& part,
-                const StoredElements& whole, const AnyStream& stream, engine::CallSite site) {
-    if (row.in_place()) {
-        all_gather_in_place(comms[row.over], std::span<T>(whole), stream, site);
-    } else {
-        all_gather(comms[row.over], std::span<const T>(part), std::span<T>(whole), stream, site);
-    }
-}
-/// Makes the reduction of a row, in place or not.
-template <class Addend, class Reduction>
-void reduce_row(const GroupCommunicators& comms, const CollectiveRow& row, ReduceOp summed,
-                const StoredElements& from, const StoredElements& to, const AnyStream& stream,
-                engine::CallSite site) {
-    const bool all = row.verb == Verb::all_reduce;
-    const std::span<Reduction> sums = to;
-    if constexpr (std::is_same_v<Addend, Reduction>) {
-        if (row.in_place()) {
-            if (all) {
-                all_reduce_in_place(comms[row.over], summed, sums, stream, site);
-            } else {
-                reduce_scatter_in_place(comms[row.over], summed, sums, stream, site);
-            }
-            return;
-        }
-    }
-    const std::span<const Addend> addends = from;
-    if (all) {
-        all_reduce(comms[row.over], summed, addends, sums, stream, site);
-    } else {
-        reduce_scatter(comms[row.over], summed, addends, sums, stream, site);
-    }
-}
 template <class Addend, class Sum>
 constexpr ElementTable::Sums sums_of() {
     using Kernels = host::AnyKernels;
     ElementTable::Sums sums{};
-    sums.reduce = &reduce_row<Addend, Sum>;
+    sums.reducer = &host::detail::reducer<Addend, Sum>;
     sums.accumulate = [](const auto& stream, const auto& addend, const auto& total) {
         Kernels::accumulate(stream, std::span<const Addend>(addend), std::span<Sum>(total));
     };
@@ -184,7 +142,6 @@ constexpr ElementTable element_table_of() {
     static_cast<PrecisionValues&>(table) = precision_values<Precision>;
     table.code_scale = scale_of<typename Precision::Written>;
     table.on_host = host_conversions<typename Kernels::Loops, Precision>();
-    table.gather_row = &gather_row<Gather>;
     table.write = [](const auto& context, const auto& parameter, WrittenAs how, const auto& target,
                      std::size_t origin, const auto& values, ValuesDigest* digest) {
         in_form<Precision>(how, target, [&](auto elements, auto rounding) {
@@ -234,7 +191,6 @@ constexpr ElementTable element_table_of() {
         };
     }
     if constexpr (Precision::gathers_codes) {
-        table.gather_scales = &gather_row<float>;
         table.begin_codes = &begin_codes<Gather, Master>;
         if constexpr (!codes_in_blocks<Gather>) { table.finish_codes = &finish_codes<Gather, Master>; }
     } else if constexpr (Precision::has_master) {

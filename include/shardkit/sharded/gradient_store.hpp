@@ -6,13 +6,19 @@
 #include <cstring>
 #include <string_view>
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/machine/step_machine.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/communicator.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -22,8 +28,6 @@ class GradientStore {
   public:
     using Buffer = HostBuffer<std::uint8_t>;
     using Sums = ElementTable::Sums;
-    using Stream = AnyStream;
-    using Event = typename Stream::Event;
 
     /// `adopted` is the user's own full gradient buffer, or empty where the library allocates it.
     GradientStore(Context& context, const GroupGeometry& geometry, const ElementTable& elements,
@@ -235,7 +239,15 @@ class GradientStore {
     /// Makes one collective of the table. `carry` says how a microbatch's sum joins those of the earlier ones.
     void reduce(const CollectiveRow& row, SliceCarry carry, const Stream& stream, SourceLocation where) {
         const auto add_up = [&](const Sums& by, ReduceOp op, const StoredElements& from, const StoredElements& to) {
-            by.reduce(comms_, row, op, from, to, stream, {where, subject_, statements_->in_call(row.over)});
+            const Communicator& ranks = comms_[row.over];
+            const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
+            const bool in_place = row.in_place();
+            if (row.verb == Verb::all_reduce) {
+                return in_place ? all_reduce_in_place(ranks, by.reducer(), op, to, stream, site)
+                                : all_reduce(ranks, by.reducer(), op, from, to, stream, site);
+            }
+            return in_place ? reduce_scatter_in_place(ranks, by.reducer(), op, to, stream, site)
+                            : reduce_scatter(ranks, by.reducer(), op, from, to, stream, site);
         };
         if (row.extent == Extent::tp_sum) {
             const StoredElements part = reduced().subspan(tp_sum_.begin, tp_sum_.size());

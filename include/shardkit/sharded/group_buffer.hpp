@@ -6,13 +6,14 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::detail {
 

@@ -20,14 +20,14 @@ namespace shardkit::detail {
 
 /// The communicators of a group of parameters, as seen from one rank.
 struct GroupCommunicators {
-    host::Communicator shards;    ///< over the policy's shard axes
-    host::Communicator replicas;  ///< over the remaining data axes
-    host::Communicator data;      ///< over all data axes
-    host::Communicator tp;
-    host::Communicator ep;  ///< those that share its experts; in a group of other parameters that of tp
+    Communicator shards;    ///< over the policy's shard axes
+    Communicator replicas;  ///< over the remaining data axes
+    Communicator data;      ///< over all data axes
+    Communicator tp;
+    Communicator ep;  ///< those that share its experts; in a group of other parameters that of tp
 
-    const host::Communicator& operator[](Over over) const noexcept {
-        using Member = host::Communicator GroupCommunicators::*;
+    const Communicator& operator[](Over over) const noexcept {
+        using Member = Communicator GroupCommunicators::*;
         constexpr Member members[] = {&GroupCommunicators::shards, &GroupCommunicators::replicas,
                                       &GroupCommunicators::data, &GroupCommunicators::tp};
         return this->*members[static_cast<std::size_t>(over)];

@@ -6,12 +6,22 @@
 #include <span>
 #include <string_view>
 
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/machine/step_machine.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/window.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -234,7 +244,7 @@ class ParameterStore {
     /// Ends an update. `updated` is an event behind it in the compute stream, shared by all groups of a launch;
     /// `capture` is the graph capture that it is part of. `all`: whether it has begun the codes of all masters, and
     /// not only of those that it wrote.
-    void end_update(const AnyStream::Event& updated, unsigned long long capture, bool all = true) {
+    void end_update(const Event& updated, unsigned long long capture, bool all = true) {
         updated_ = updated;
         const GroupStep before = *step_;
         apply(Act::update);
@@ -302,10 +312,10 @@ class ParameterStore {
     void gather(const CollectiveRow& row, SourceLocation where) {
         if (row.extent == Extent::scales) {
             const std::span<float> all = geometry_->sizes.codes.block == 0 ? largest() : full_scales();
-            return call(elements_->gather_scales, row, scales_.span(), all, where);
+            return gather(row, scales_.span(), all, where);
         }
         const Extent part = row.over == Over::replicas ? Extent::piece : Extent::shard;
-        call(elements_->gather_row, row, elements(row.source, part), elements(row.target, row.extent), where);
+        gather(row, elements(row.source, part), elements(row.target, row.extent), where);
     }
     /// Returns the elements of that extent in the buffer of a row.
     StoredElements elements(Role role, Extent extent) const noexcept {
@@ -314,12 +324,18 @@ class ParameterStore {
         if (role == Role::secondary) { return secondary().subspan(range.begin - geometry_->own.begin, range.size()); }
         return resting().subspan(range.begin - resting_range().begin, range.size());
     }
-    void call(ElementTable::Gather make, const CollectiveRow& row, const StoredElements& shard,
-              const StoredElements& full, SourceLocation where) {
+    void gather(const CollectiveRow& row, const StoredElements& shard, const StoredElements& full,
+                SourceLocation where) {
         joined_ = false;  // even of a gather that fails
-        const auto stream = context_->communication_stream();
+        const Communicator& ranks = comms_[row.over];
+        const Stream stream = context_->communication_stream();
+        const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
         stream.wait(updated_);
-        make(comms_, row, shard, full, stream, {where, subject_, statements_->in_call(row.over)});
+        if (row.in_place()) {
+            all_gather_in_place(ranks, full.type(), full, stream, site);
+        } else {
+            all_gather(ranks, full.type(), shard, full, stream, site);
+        }
         gathered_ = stream.record();
     }
     void release() noexcept {
@@ -340,8 +356,6 @@ class ParameterStore {
             *step_ = given_back(*step_);
         }
     }
-
-    using Event = AnyStream::Event;
 
     Context* context_;
     const GroupGeometry* geometry_;

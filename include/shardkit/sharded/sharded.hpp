@@ -23,10 +23,11 @@
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/sharded_state.hpp>
 #else
-#include <shardkit/backend/host/engine.hpp>
-#include <shardkit/comm/barrier.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_state.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/communicator.hpp>
 #endif
 
 namespace shardkit {

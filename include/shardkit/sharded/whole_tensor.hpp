@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
@@ -21,19 +20,20 @@
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
+#include <shardkit/verbs/all_gather.hpp>
 
 namespace shardkit::detail {
 
 /// The number of elements that pass through host memory at a time between a user's values and an engine's buffers.
 /// Where the host reads those buffers, starting a copy costs nothing and the staging memory counts beside the plan's:
 /// the number is small.
-inline std::size_t staged_elements(const AnyStream& stream) noexcept { return host_reads(stream) ? 1024 : 65536; }
+inline std::size_t staged_elements(const Stream& stream) noexcept { return host_reads(stream) ? 1024 : 65536; }
 
 /// Gathers a group's values into `full` from `part`, this rank's shard or its piece of that: a piece across groups
 /// first, and then the shard within its group. Collective over the data ranks.
 template <class T>
 void gather_whole(const GroupCommunicators& comms, const GroupGeometry& group, std::span<const T> part,
-                  std::span<T> full, AnyStream stream, engine::CallSite site) {
+                  std::span<T> full, Stream stream, engine::CallSite site) {
     if (group.pieces() == 1 || part.size() == group.own.size()) {
         return all_gather(comms.shards, part, full, stream, site);
     }
@@ -45,8 +45,8 @@ void gather_whole(const GroupCommunicators& comms, const GroupGeometry& group, s
 /// buffer for it, as gather_whole.
 template <class T>
 std::span<const T> whole_group(Context& context, const GroupCommunicators& comms, const GroupGeometry& group,
-                               std::span<const T> part, HostBuffer<T>& gathered, std::string_view what,
-                               AnyStream stream, engine::CallSite site) {
+                               std::span<const T> part, HostBuffer<T>& gathered, std::string_view what, Stream stream,
+                               engine::CallSite site) {
     if (part.size() == group.buffer_numel) { return part; }
     gathered = group_buffer<T>(context, group.path, what, group.buffer_numel);
     gather_whole(comms, group, part, gathered.span(), stream, site);
@@ -60,9 +60,9 @@ class WholeTensor {
   public:
     /// `group` and `part` must outlive this object.
     WholeTensor(Context& context, const GroupCommunicators& over, const GroupGeometry& group, std::size_t parameter,
-                std::span<const T> part, AnyStream stream, SourceLocation where)
+                std::span<const T> part, Stream stream, SourceLocation where)
         : group_(group), parameter_(parameter), stream_(stream), parts_(part) {
-        const auto gather = [&](const host::Communicator& ranks, const char* text, auto& gathered) {
+        const auto gather = [&](const Communicator& ranks, const char* text, auto& gathered) {
             if (ranks.size() == 1) { return; }
             gathered = group_buffer<T>(context, group.path, text, parts_.size() * ranks.size());
             const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
@@ -130,7 +130,7 @@ class WholeTensor {
     }
     const GroupGeometry& group_;
     std::size_t parameter_;
-    AnyStream stream_;
+    Stream stream_;
     std::span<const T> parts_;
     HostBuffer<T> over_tp_;
     HostBuffer<T> over_ep_;

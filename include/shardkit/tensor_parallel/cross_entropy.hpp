@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <span>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/index_kernels.hpp>
 #include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 namespace shardkit::tp SHARDKIT_BUILD {
 
@@ -20,8 +20,6 @@ namespace shardkit::tp SHARDKIT_BUILD {
 template <class A>
 class CrossEntropy {
   public:
-    using Communicator = host::Communicator;
-
     /// Allocates the memory for up to `tokens` tokens at a time.
     CrossEntropy(Context& context, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
         : context_(context),

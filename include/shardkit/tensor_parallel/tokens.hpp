@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 namespace shardkit::tp {
 
@@ -27,9 +27,9 @@ enum class SequenceParallel : std::uint8_t {
 /// Order:   stream-ordered; an all-gather over `tp` with sequence parallelism, otherwise nothing.
 /// @return  `gathered`, or `part` itself without sequence parallelism
 /// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
-template <Element T, Communicator C>
-std::span<const T> gather_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<const T> part,
-                                 std::span<T> gathered, const AnyStream& stream,
+template <Element T>
+std::span<const T> gather_tokens(const Communicator& tp, SequenceParallel sequence_parallel, std::span<const T> part,
+                                 std::span<T> gathered, const Stream& stream,
                                  SourceLocation where = SourceLocation::current()) {
     if (sequence_parallel == SequenceParallel::off) { return part; }
     all_gather(tp, part, gathered, stream, where);
@@ -43,9 +43,9 @@ std::span<const T> gather_tokens(const C& tp, SequenceParallel sequence_parallel
 /// Order:   stream-ordered; an all-reduce of `partial` in place, or a reduce-scatter with sequence parallelism.
 /// @return  `sum`, or `partial` itself without sequence parallelism
 /// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
-template <Element T, Communicator C>
-std::span<T> sum_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<T> partial, std::span<T> sum,
-                        const AnyStream& stream, SourceLocation where = SourceLocation::current()) {
+template <Element T>
+std::span<T> sum_tokens(const Communicator& tp, SequenceParallel sequence_parallel, std::span<T> partial,
+                        std::span<T> sum, const Stream& stream, SourceLocation where = SourceLocation::current()) {
     if (sequence_parallel == SequenceParallel::off) {
         all_reduce_in_place(tp, ReduceOp::sum, partial, stream, where);
         return partial;

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 #include <shardkit/verify/reports.hpp>
 
 namespace shardkit {

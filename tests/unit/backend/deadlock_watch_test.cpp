@@ -11,7 +11,7 @@
 
 #include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/threads/late_watch.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 
 namespace deadlock_watch_test {
 
@@ -72,8 +72,8 @@ TEST_CASE("deadlock watch: a rank that waits for its streams waits as these do")
         };
         if (work == Work::waits_for_the_other_stream) {
             state.queues[0]->submit([&] { hold(state.streams[0]); });
-            const AnyStream first(*state.queues[0]);
-            AnyStream(*state.queues[1]).wait(first.record());
+            const Stream first(*state.queues[0]);
+            Stream(*state.queues[1]).wait(first.record());
             await([&] { return state.queues[1]->rests(); });
         } else {
             state.queues[1]->submit([&] { hold(state.streams[1]); });

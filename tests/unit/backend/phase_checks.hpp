@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/barrier.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "rank_checks.hpp"
 

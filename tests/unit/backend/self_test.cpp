@@ -11,9 +11,9 @@
 
 #include <shardkit/backend/self/communicator.hpp>
 #include <shardkit/backend/self/run.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -30,7 +30,7 @@ using namespace verb_checks;
 // Of a type of registers, one that is converted, and one of odd addresses.
 TEST_CASE_TEMPLATE("self: every verb gives what one rank of any engine gives", T, float, bf16, std::uint8_t) {
     self::World world;
-    const self::Communicator comm(world);
+    const shardkit::Communicator comm(world);
     constexpr std::size_t sizes[] = {0, 1, 2, 3, 17, 1000, 100003};
     for (const std::size_t size : sizes) {
         check_all_gather<T>(comm, size, 1);
@@ -43,7 +43,7 @@ TEST_CASE_TEMPLATE("self: every verb gives what one rank of any engine gives", T
 
 TEST_CASE("self: reductions convert between types") {
     self::World world;
-    const self::Communicator comm(world);
+    const shardkit::Communicator comm(world);
     CHECK_NOTHROW(check_all_reduce<bf16, float>(comm, 1030, 1));
     CHECK_NOTHROW(check_reduce_scatter<float, bf16>(comm, 1030, 1));
     CHECK_NOTHROW(check_all_reduce<fp16, double>(comm, 1030, 1));
@@ -51,12 +51,12 @@ TEST_CASE("self: reductions convert between types") {
 
 TEST_CASE("self: rank, size, names and splits") {
     self::World world;
-    const self::Communicator comm(world);
+    const shardkit::Communicator comm(world);
     CHECK(comm.rank() == 0);
     CHECK(comm.size() == 1);
     CHECK(comm.axes() == "world");
-    const self::Communicator dp = split(comm, 5, 7, "dp");
-    const self::Communicator tp = dp.named("tp");
+    const shardkit::Communicator dp = split(comm, 5, 7, "dp");
+    const shardkit::Communicator tp = dp.named("tp");
     CHECK(dp.axes() == "dp");
     CHECK(tp.axes() == "tp");
     CHECK(tp.size() == 1);
@@ -68,7 +68,7 @@ TEST_CASE("self: rank, size, names and splits") {
 
 TEST_CASE("self: messages that could only wait for ever are errors") {
     self::World world;
-    const self::Communicator comm(world);
+    const shardkit::Communicator comm(world);
     std::vector<float> values(3);
     std::vector<float> shorter(2);
     CHECK_THROWS_AS(send(comm, std::span<const float>(values), 0, {}), CommError);

@@ -11,9 +11,9 @@
 
 #include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "overlaps.hpp"
 #include "rank_checks.hpp"
@@ -59,9 +59,9 @@ namespace threads_allocation_test {
 
 TEST_CASE("threads: verbs allocate nothing, not even on their first call, in the rank's thread or on its streams") {
     using namespace shardkit;
-    const auto check = [](const threads::Communicator& world, const threads::Communicator::Stream& stream) {
-        const threads::Communicator dp = split(world, 0, world.rank(), "dp");
-        const threads::Communicator copy = dp;
+    const auto check = [](const shardkit::Communicator& world, const shardkit::Stream& stream) {
+        const shardkit::Communicator dp = split(world, 0, world.rank(), "dp");
+        const shardkit::Communicator copy = dp;
         std::vector<float> a(3000, 1.0F);
         std::vector<float> b(3000);
         std::vector<bf16> half(3000);
@@ -97,10 +97,10 @@ TEST_CASE("threads: verbs allocate nothing, not even on their first call, in the
         rank_checks::expect(in_all == before_in_all, "nor in another thread, got ", in_all - before_in_all);
         barrier(world, {});
     };
-    threads::launch(3, [&](const threads::Communicator& world) { check(world, {}); });
+    threads::launch(3, [&](const shardkit::Communicator& world) { check(world, {}); });
     threads::launch(
         3,
-        [&](const threads::Communicator& world) {
+        [&](const shardkit::Communicator& world) {
             check(world, world.communication_stream());
             check(world, world.reduction_stream());
         },
@@ -110,15 +110,15 @@ TEST_CASE("threads: verbs allocate nothing, not even on their first call, in the
 TEST_CASE("threads: what splits and ranks in a loop take is given back, and handles may live longer than a World") {
     using namespace shardkit;
     for (const threads::LaunchOptions& options : {threads::LaunchOptions{}, rank_checks::on_threads}) {
-        std::vector<threads::Communicator> kept;
+        std::vector<shardkit::Communicator> kept;
         std::ptrdiff_t after_few = 0;
-        const auto on_rank = [&](const threads::Communicator& world) {
+        const auto on_rank = [&](const shardkit::Communicator& world) {
             const auto loop = [&](int times) {
                 for (int i = 0; i < times; ++i) {
-                    const threads::Communicator half = split(world, world.rank() % 2, 0, "half");
+                    const shardkit::Communicator half = split(world, world.rank() % 2, 0, "half");
                     barrier(half, world.reduction_stream());
-                    const threads::Communicator copy = half.named("copy");
-                    const threads::Communicator alone = split(half, half.rank(), 0, "alone");
+                    const shardkit::Communicator copy = half.named("copy");
+                    const shardkit::Communicator alone = split(half, half.rank(), 0, "alone");
                     Rank<DeviceMesh<2, 2>> rank{DeviceMesh<2, 2>{}, world};
                     barrier(rank.template sub_mesh<Axes<Dp>>(), {});
                     barrier(copy, {});
@@ -129,7 +129,7 @@ TEST_CASE("threads: what splits and ranks in a loop take is given back, and hand
                 barrier(world, {});
             };
             loop(3);
-            const threads::Communicator last = split(world, 0, 0, "last");
+            const shardkit::Communicator last = split(world, 0, 0, "last");
             barrier(world, {});  // each rank's part of it is there
             if (world.rank() == 0) {
                 kept.push_back(last);

@@ -22,7 +22,7 @@ namespace {
 using namespace shardkit;
 using namespace verb_suite;
 using rank_checks::expect;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 using Words = std::array<std::uint64_t, 3>;
 
 constexpr std::size_t limit = threads::detail::carried_bytes;
@@ -99,7 +99,7 @@ TEST_CASE("threads: calls of which some travel and some do not disagree on every
 }
 
 TEST_CASE("threads: what an uneven all-to-all sends may change as soon as it returns") {
-    threads::launch(2, [](const threads::Communicator& world) {
+    threads::launch(2, [](const shardkit::Communicator& world) {
         constexpr std::size_t large = std::size_t{4} << 20U;  // copied for long enough to be overwritten meanwhile
         const bool sends = world.rank() == 0;
         std::vector<float> sent(sends ? large : 0, 1.0F);

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -20,7 +20,7 @@ namespace {
 
 using namespace shardkit;
 using namespace rank_checks;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 using threads::launch_and_collect;
 
 /// Every rank must end with one message, that says what each of them waits for.

@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "exit_status.hpp"
 #include "rank_checks.hpp"

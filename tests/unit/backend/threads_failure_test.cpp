@@ -13,8 +13,8 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -25,7 +25,7 @@ namespace {
 
 using namespace shardkit;
 using namespace rank_checks;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 using threads::launch_and_collect;
 
 /// One call of each verb, with memory of its own that is freed when the call throws.

@@ -17,13 +17,13 @@
 
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/recorder/record_files.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../../../examples/who_is_missing/read_record.hpp"
 #include "../../../examples/who_is_missing/who_is_missing.hpp"
@@ -38,7 +38,7 @@ namespace {
 using namespace shardkit;
 using namespace rank_checks;
 using namespace std::chrono_literals;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 using threads::launch_and_collect;
 
 /// What a launch with planted faults told: each rank's error, and what its files say.

@@ -26,7 +26,7 @@ namespace threads_launch_test {
 namespace {
 
 using namespace shardkit;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 
 /// Restores the limit on the address space.
 class AddressSpaceLimit {

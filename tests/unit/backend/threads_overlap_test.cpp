@@ -20,10 +20,10 @@
 
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "test_size.hpp"
 #include "unit/backend/overlaps.hpp"
@@ -36,21 +36,16 @@ namespace {
 
 using namespace shardkit;
 using namespace rank_checks;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 using threads::launch_and_collect;
 using threads::Overlap;
 using threads::WaitMode;
 
 /// The same verbs, on a stream.
-template <Comm::Stream (Comm::*Of)() const noexcept>
+template <shardkit::Stream (Comm::*Of)() const noexcept>
 struct On : Comm {
     On(const Comm& comm) : Comm(comm) {}  // implicit: as the communicator itself
-    Comm::Stream stream() const { return (this->*Of)(); }
-    template <class Axes>
-    On split(std::size_t color, std::size_t key, const Axes& axes, const shardkit::Call& call) const {
-        return Comm::split(color, key, axes, call);
-    }
-    On named(std::string_view axes) const { return Comm::named(axes); }
+    shardkit::Stream stream() const { return (this->*Of)(); }
 };
 using OnCommunication = On<&Comm::communication_stream>;
 using OnReduction = On<&Comm::reduction_stream>;
@@ -74,7 +69,7 @@ template <class T>
 }
 
 /// Waits as the rank's own work does.
-void await(const Comm::Stream::Event& event) { Comm::Stream().wait(event); }
+void await(const shardkit::Event& event) { shardkit::Stream().wait(event); }
 
 }  // namespace
 
@@ -86,7 +81,7 @@ namespace verb_values {
 template <auto Of>
 struct Bench<threads_overlap_test::On<Of>> {
     using C = threads_overlap_test::On<Of>;
-    static typename C::Stream stream(const C& comm) { return comm.stream(); }
+    static shardkit::Stream stream(const C& comm) { return comm.stream(); }
     static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::upwards;
 
     template <class T>
@@ -100,7 +95,7 @@ struct Bench<threads_overlap_test::On<Of>> {
         void read(std::span<T>) { stream_.synchronize(); }
 
       private:
-        typename C::Stream stream_;
+        shardkit::Stream stream_;
         std::span<T> host_;
     };
 };
@@ -224,7 +219,7 @@ TEST_CASE("overlap: calls of a stream and of the rank's own thread do not meet, 
     launch_overlapped(2, on_threads, [](const Comm& world) {
         const std::size_t peer = 1 - world.rank();
         const double me = static_cast<double>(world.rank());
-        const auto exchange = [&](const Comm::Stream& stream, double base) {
+        const auto exchange = [&](const shardkit::Stream& stream, double base) {
             const std::vector<double> sent{base + 10 * me, base + 10 * me + 1};
             std::vector<double> received(2);
             std::vector<double> message(1);
@@ -313,7 +308,7 @@ TEST_CASE("overlap: a stream of another rank's is refused with the user's line")
             2,
             [&](const Comm& world) {
                 host::detail::CommandQueue queue;
-                const AnyStream stream(queue);
+                const Stream stream(queue);
                 std::vector<float> values(60);
                 const SourceLocation here = SourceLocation::current();
                 const std::string message = thrown_message<UsageError>([&] { barrier(world, stream, here); });

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "verb_suite.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace shardkit;
 using namespace verb_suite;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 
 }  // namespace
 

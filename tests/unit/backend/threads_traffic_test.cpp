@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 using namespace shardkit;
 using rank_checks::expect;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 
 void expect_row(const TrafficLog::Entry& row, Verb verb, const char* axes, std::uint64_t calls, std::uint64_t payload,
                 std::uint64_t moved) {

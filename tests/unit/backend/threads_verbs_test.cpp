@@ -10,7 +10,7 @@
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/verbs/all_gather.hpp>
 
 #include "test_size.hpp"
 #include "verb_suite.hpp"
@@ -21,7 +21,7 @@ namespace {
 
 using namespace shardkit;
 using namespace verb_suite;
-using Comm = threads::Communicator;
+using Comm = shardkit::Communicator;
 
 std::vector<std::size_t> rank_counts() {
     if (test_size::reduced()) { return {1, 2, 3, 8}; }

@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include <shardkit/comm/split.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/fp16.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "verb_checks.hpp"
 

@@ -15,7 +15,7 @@ namespace verb_values {
 /// are done.
 template <class C>
 struct Bench {
-    static typename C::Stream stream(const C&) { return {}; }
+    static shardkit::Stream stream(const C&) { return {}; }
     static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::upwards;
 
     template <class T>

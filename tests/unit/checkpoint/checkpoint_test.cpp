@@ -23,7 +23,6 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -33,6 +32,7 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "temporary_folder.hpp"
 #include "test_size.hpp"

@@ -29,7 +29,7 @@ struct Trainer {
     using Layer = sk::Sharded<sk::Params<Weight>, sk::FullShard>;
 
     sk::self::World world;
-    sk::Context context{sk::DeviceMesh{1}.grid(), sk::self::Communicator(world), {}};
+    sk::Context context{sk::DeviceMesh{1}.grid(), sk::Communicator(world), {}};
     Layer layer{context, "layer"};
     std::optional<sk::checkpoint::PendingSave> pending;
 };

@@ -25,10 +25,10 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "object_store.hpp"
 #include "temporary_folder.hpp"

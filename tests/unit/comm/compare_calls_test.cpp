@@ -12,8 +12,8 @@
 
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/agreement.hpp>
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/verbs/all_gather.hpp>
 
 namespace compare_calls_test {
 
@@ -39,7 +39,7 @@ struct Trace : detail::CallTrace {
 /// What each of `ranks` ranks finds out after calls(rank, trace), with all-gathers of the threads engine.
 std::vector<std::string> found(std::size_t ranks, const std::function<void(std::size_t, Trace&)>& calls) {
     std::vector<std::string> texts(ranks);
-    threads::launch(ranks, [&](const threads::Communicator& world) {
+    threads::launch(ranks, [&](const shardkit::Communicator& world) {
         Trace trace(ranks);
         calls(world.rank(), trace);
         std::vector<std::uint8_t> all(ranks * detail::trace_bytes);

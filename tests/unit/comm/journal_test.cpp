@@ -8,13 +8,13 @@
 
 #include <shardkit/backend/self/communicator.hpp>
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 namespace journal_test {
 
@@ -77,9 +77,9 @@ TEST_CASE("Journal: the last calls, the oldest first, 1,024 at most") {
 }
 
 TEST_CASE("Journal: verbs are noted before the engine has them, and counted once it took them") {
-    threads::launch(2, [](const threads::Communicator& world) {
-        const threads::Communicator dp = split(world, 0, world.rank(), "dp", noted);
-        const threads::Communicator alone = split(world, world.rank(), 0, "alone", noted);
+    threads::launch(2, [](const shardkit::Communicator& world) {
+        const shardkit::Communicator dp = split(world, 0, world.rank(), "dp", noted);
+        const shardkit::Communicator alone = split(world, world.rank(), 0, "alone", noted);
         std::vector<float> values(8);
         const std::span<float> all(values);
         all_gather_in_place(dp, all, {}, noted);
@@ -103,7 +103,7 @@ TEST_CASE("Journal: verbs are noted before the engine has them, and counted once
 }
 
 TEST_CASE("CallObserver: sees calls on their way there and back, and may leave them out") {
-    threads::launch(2, [](const threads::Communicator& world) {
+    threads::launch(2, [](const shardkit::Communicator& world) {
         Watcher watcher;
         engine::Journal& journal = world.label().journal;
         if (journal.observe(&watcher) != nullptr) { throw std::runtime_error("somebody watched already"); }
@@ -130,7 +130,7 @@ TEST_CASE("CallObserver: sees calls on their way there and back, and may leave t
 
 TEST_CASE("CallObserver: sees the verbs of a rank alone as well, which leave no other trace") {
     self::World world;
-    const self::Communicator comm(world);
+    const shardkit::Communicator comm(world);
     Watcher watcher;
     comm.label().journal.observe(&watcher);
     float one = 1;

@@ -7,15 +7,15 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/verbs.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace comm_test {
 
@@ -39,7 +39,6 @@ struct Call {
 class RecordingVerbs final : public host::Verbs {
     using Memory = host::Memory;
     using ConstMemory = host::ConstMemory;
-    using Stream = shardkit::AnyStream;
     using Op = shardkit::ReduceOp;
     using Counts = std::span<const std::size_t>;
 
@@ -61,49 +60,53 @@ class RecordingVerbs final : public host::Verbs {
         note("split", call, {}, {});
         return named(axes);
     }
-    void barrier(const Stream&, const shardkit::Call& call) const override { note("barrier", call, {}, {}); }
+    void barrier(const shardkit::Stream&, const shardkit::Call& call) const override {
+        note("barrier", call, {}, {});
+    }
 
-    std::uint64_t all_gather(ConstMemory shard, Memory full, const Stream&,
+    std::uint64_t all_gather(ConstMemory shard, Memory full, const shardkit::Stream&,
                              const shardkit::Call& call) const override {
         note("all_gather", call, shard, full);
         return moved;
     }
-    std::uint64_t reduce_scatter(const host::Reducer&, Op op, ConstMemory full, Memory shard, const Stream&,
+    std::uint64_t reduce_scatter(const host::Reducer&, Op op, ConstMemory full, Memory shard, const shardkit::Stream&,
                                  const shardkit::Call& call) const override {
         note("reduce_scatter", call, full, shard);
         call_.op = op;
         return moved;
     }
-    std::uint64_t all_reduce(const host::Reducer&, Op op, ConstMemory input, Memory output, const Stream&,
+    std::uint64_t all_reduce(const host::Reducer&, Op op, ConstMemory input, Memory output, const shardkit::Stream&,
                              const shardkit::Call& call) const override {
         note("all_reduce", call, input, output);
         call_.op = op;
         return moved;
     }
-    std::uint64_t broadcast(Memory values, std::size_t root, const Stream&,
+    std::uint64_t broadcast(Memory values, std::size_t root, const shardkit::Stream&,
                             const shardkit::Call& call) const override {
         note("broadcast", call, {}, values);
         call_.from = root;
         return moved;
     }
-    std::uint64_t all_to_all(ConstMemory sent, Memory received, const Stream&,
+    std::uint64_t all_to_all(ConstMemory sent, Memory received, const shardkit::Stream&,
                              const shardkit::Call& call) const override {
         note("all_to_all", call, sent, received);
         return moved;
     }
-    void all_to_all_uneven(ConstMemory sent, Counts, Memory received, Counts, const Stream&,
+    void all_to_all_uneven(ConstMemory sent, Counts, Memory received, Counts, const shardkit::Stream&,
                            const shardkit::Call& call) const override {
         note("all_to_all_uneven", call, sent, received);
     }
-    void send(ConstMemory values, std::size_t to, const Stream&, const shardkit::Call& call) const override {
+    void send(ConstMemory values, std::size_t to, const shardkit::Stream&,
+              const shardkit::Call& call) const override {
         note("send", call, values, {});
         call_.to = to;
     }
-    void receive(Memory values, std::size_t from, const Stream&, const shardkit::Call& call) const override {
+    void receive(Memory values, std::size_t from, const shardkit::Stream&,
+                 const shardkit::Call& call) const override {
         note("receive", call, {}, values);
         call_.from = from;
     }
-    void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from, const Stream&,
+    void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from, const shardkit::Stream&,
                       const shardkit::Call& call) const override {
         note("send_receive", call, sent, received);
         call_.to = to;
@@ -128,10 +131,10 @@ class RecordingVerbs final : public host::Verbs {
 struct Recording {
     shardkit::engine::Journal journal;
     Call call;
-    host::Communicator comm = of(1, 3);
+    shardkit::Communicator comm = of(1, 3);
 
-    host::Communicator of(std::size_t rank, std::size_t size) {
-        return host::Communicator(std::make_shared<const RecordingVerbs>(call, journal, rank, size, "dp x cp"));
+    shardkit::Communicator of(std::size_t rank, std::size_t size) {
+        return shardkit::Communicator(std::make_shared<const RecordingVerbs>(call, journal, rank, size, "dp x cp"));
     }
 };
 

@@ -12,16 +12,16 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/ranks_per_host.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "recording_verbs.hpp"
 
@@ -42,7 +42,7 @@ struct OnHosts {
 
 TEST_CASE("verbs count what moves between a rank and its peers, or what the engine says itself") {
     comm_test::Recording ranks;
-    const host::Communicator comm = ranks.of(1, 5);
+    const Communicator comm = ranks.of(1, 5);
     engine::Journal& journal = ranks.journal;
     constexpr std::uint64_t said = comm_test::RecordingVerbs::moved;
     std::array<float, 50> values{};

@@ -9,15 +9,15 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/self/communicator.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/core/bf16.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../thrown_message.hpp"
 #include "recording_verbs.hpp"
@@ -216,7 +216,7 @@ TEST_CASE_FIXTURE(Three, "errors and engines are given the caller's own line by 
 TEST_CASE("in place over one rank nothing is left to do, and the engine is not asked") {
     comm_test::Recording alone;
     const auto& call = alone.call;
-    const host::Communicator comm = alone.of(0, 1);
+    const Communicator comm = alone.of(0, 1);
     std::vector<float> values{1, 2, 3};
     const std::span<float> all(values);
     all_gather_in_place(comm, all, {});
@@ -264,7 +264,7 @@ TEST_CASE_FIXTURE(Three, "verbs take arrays, vectors and spans, and without a st
 
 TEST_CASE("verbs on one rank refuse wrong sizes with the same sentences") {
     self::World world;
-    const self::Communicator comm = self::Communicator(world).named("dp");
+    const shardkit::Communicator comm = shardkit::Communicator(world).named("dp");
     std::vector<float> five(5);
     std::vector<float> six(6);
     const std::span<const float> in(five);

@@ -13,12 +13,12 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/checkpoint.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/plan/plan_model.hpp>
 #include <shardkit/reshard.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../thrown_message.hpp"
 #include "experts_training.hpp"
@@ -242,7 +242,7 @@ TEST_CASE("experts: a state goes to any mesh, ep and policy without a file, with
         Training training;
         sk::checkpoint::State state;
 
-        Rank(const On& on, const sk::host::Communicator& world)
+        Rank(const On& on, const sk::Communicator& world)
             : rank(on.mesh(), world),
               training(rank, on.policy, on.policy),
               state(training.model, training.optimizer) {}

@@ -14,17 +14,17 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/send_receive.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../thrown_message.hpp"
 #include "faults/faulty.hpp"

@@ -12,13 +12,13 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/all_to_all.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/all_to_all.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 namespace uneven_test {
 
@@ -45,7 +45,7 @@ constexpr sk::planner::TrafficPlan planned(std::uint64_t calls) {
 TEST_CASE("the plan of an uneven all-to-all is the mean of the ranks' logs") {
     std::atomic<std::uint64_t> payload{0};
     std::atomic<std::uint64_t> moved{0};
-    sk::threads::launch(ranks, [&](const sk::threads::Communicator& world) {
+    sk::threads::launch(ranks, [&](const sk::Communicator& world) {
         std::vector<std::size_t> sends;
         std::vector<std::size_t> receives;
         std::size_t sent = 0;
@@ -77,7 +77,7 @@ TEST_CASE("calls that a trainer makes itself are planned as its log counts them,
     for (const Verb verb : {Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce, Verb::all_to_all}) {
         plan.add(verb, sk::planner::PlannedAxes::world(), 2, n * sizeof(float), mesh, sk::threads::traits, 2);
     }
-    sk::threads::launch(ranks, [&](const sk::threads::Communicator& world) {
+    sk::threads::launch(ranks, [&](const sk::Communicator& world) {
         const std::vector<float> part(n / ranks);
         std::vector<float> all(n), shard(n / ranks), other(n);
         for (int i = 0; i < 2; ++i) {

@@ -12,11 +12,11 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../mesh/arange.hpp"
 #include "../thrown_message.hpp"
@@ -223,16 +223,16 @@ TEST_CASE("Context: one rank splits nothing and leaves no traffic") {
 
 TEST_CASE("Context: a world of another size than the mesh's is an error that names both") {
     self::World world;
-    CHECK_INVALID_ARGUMENT((Rank<DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, self::Communicator(world))),
+    CHECK_INVALID_ARGUMENT((Rank<DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, shardkit::Communicator(world))),
                            "mesh dp=2 tp=3 cp=1 has 6 ranks, but the self world has 1");
     CHECK_INVALID_ARGUMENT(self::run(DeviceMesh(4), [](auto&) {}),
                            "mesh dp=4 tp=1 cp=1 has 4 ranks, but the self world has 1");
-    const auto on_four = [](const threads::Communicator& three, SourceLocation where) {
+    const auto on_four = [](const shardkit::Communicator& three, SourceLocation where) {
         Rank<DeviceMesh<2, 1, 2>>(DeviceMesh<2, 1, 2>{}, three, {}, {}, where);
     };
     const SourceLocation here{__FILE__, __LINE__};
     CHECK(thrown_message<Refused>([&] {
-              threads::launch(3, [&](const threads::Communicator& three) { on_four(three, here); });
+              threads::launch(3, [&](const shardkit::Communicator& three) { on_four(three, here); });
           }) == text_at("mesh dp=2 tp=1 cp=2 has 4 ranks, but the threads world has 3", here));
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("Context: a rank's own view") {
 TEST_CASE("Context: the user's own axis on a mesh of four") {
     const AxisGrid grid{{"pp", 2}, {"dp", 2}, {"tp", 1}, {"cp", 2}};
     std::vector<std::vector<Seen>> seen(grid.size());
-    threads::launch(grid.size(), [&](const threads::Communicator& world) {
+    threads::launch(grid.size(), [&](const shardkit::Communicator& world) {
         Context context(grid, world, {});
         auto& mine = seen[world.rank()];
         mine.push_back(look(context.sub_mesh<Axes<Pp>>(), world.rank()));

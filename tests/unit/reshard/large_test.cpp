@@ -12,11 +12,11 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "test_size.hpp"
 

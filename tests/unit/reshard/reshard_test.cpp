@@ -335,7 +335,7 @@ class FailsToSend final : public sk::host::DecoratedVerbs {
         : DecoratedVerbs(std::move(verbs)), culprit_(culprit), mishap_(mishap) {}
 
   private:
-    void around(const sk::Call& call, sk::host::Memory, const sk::AnyStream&, const Inner& inner) const override {
+    void around(const sk::Call& call, sk::host::Memory, const sk::Stream&, const Inner& inner) const override {
         if (rank() == culprit_ && call.signature.verb == sk::Verb::send) { mishap_(); }
         inner();
     }
@@ -360,8 +360,7 @@ Ended end_reshard(std::size_t culprit, std::chrono::milliseconds deadline, const
     Ended ended;
     ended.launched = thrown_message<Error>([&] {
         sk::threads::run(sk::DeviceMesh<all_ranks>{}, [&](auto& plain) {
-            const sk::host::Communicator world(
-                std::make_shared<const FailsToSend>(plain.world().verbs(), culprit, mishap));
+            const sk::Communicator world(std::make_shared<const FailsToSend>(plain.world().verbs(), culprit, mishap));
             sk::Rank<sk::DeviceMesh<all_ranks>> rank{{}, world};
             Both both(rank);
             if (both.from) { fill(*both.from); }
@@ -427,9 +426,7 @@ class OnHosts final : public sk::host::DecoratedVerbs {
     std::size_t host_of(std::size_t rank) const noexcept override { return rank / 4; }
 
   private:
-    void around(const sk::Call&, sk::host::Memory, const sk::AnyStream&, const Inner& inner) const override {
-        inner();
-    }
+    void around(const sk::Call&, sk::host::Memory, const sk::Stream&, const Inner& inner) const override { inner(); }
     std::shared_ptr<const sk::host::Verbs> decorate(std::shared_ptr<const sk::host::Verbs> verbs) const override {
         return std::make_shared<const OnHosts>(std::move(verbs));
     }
@@ -444,7 +441,7 @@ void check_hosts(std::uint64_t kept_bytes) {
     std::string told;
     std::mutex mutex;
     sk::threads::run(sk::DeviceMesh<8>{}, [&](auto& plain) {
-        const sk::host::Communicator world(std::make_shared<const OnHosts>(plain.world().verbs()));
+        const sk::Communicator world(std::make_shared<const OnHosts>(plain.world().verbs()));
         sk::Rank<sk::DeviceMesh<8>> rank{{}, world};
         Both<std::remove_reference_t<decltype(rank)>, To> both(rank, four,
                                                                {Mesh(5, 1, 1), case_of(sk::NoShard{}), 3});

@@ -8,11 +8,11 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
 

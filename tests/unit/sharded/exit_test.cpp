@@ -22,7 +22,7 @@ struct Trainer {
     using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<float>>;
 
     sk::self::World world;
-    sk::Context context{sk::DeviceMesh{1}.grid(), sk::self::Communicator(world), {}};
+    sk::Context context{sk::DeviceMesh{1}.grid(), sk::Communicator(world), {}};
     std::vector<float> parameters = std::vector<float>(42);
     std::vector<float> gradients = std::vector<float>(42);
     Layer layer = Layer::adopt(context, "mine", toy::linear_shapes(), {parameters, gradients});

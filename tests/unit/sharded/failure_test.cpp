@@ -41,7 +41,7 @@ std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::Dynamic
     };
     return sk::threads::launch_and_collect(
         mesh.size(),
-        [&](const sk::threads::Communicator& world) {
+        [&](const sk::Communicator& world) {
             sk::Rank<toy::Mesh> rank{mesh, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
             try {
                 toy::train_rank<sk::Precision<float>>(
@@ -119,7 +119,7 @@ TEST_CASE("so does a rank that ends while the others make their containers") {
         const toy::Mesh mesh(4, 1, 1);
         std::vector<std::exception_ptr> errors;
         const auto took = rank_checks::duration_of([&] {
-            errors = sk::threads::launch_and_collect(4, [&](const sk::threads::Communicator& world) {
+            errors = sk::threads::launch_and_collect(4, [&](const sk::Communicator& world) {
                 sk::Rank<toy::Mesh> rank{mesh, world};
                 if (rank.rank() == victim) {
                     if (ending == Ending::early_return) { return; }

@@ -122,7 +122,7 @@ void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
         std::size_t held = 0;
         const MemoryWatch watch{[&](std::size_t bytes) { held += bytes; }, [&](std::size_t bytes) { held -= bytes; },
                                 /*local=*/false};
-        const sk::host::Communicator watched(std::make_shared<WatchedVerbs>(rank.world().verbs(), watch));
+        const sk::Communicator watched(std::make_shared<WatchedVerbs>(rank.world().verbs(), watch));
         sk::Rank<Flat> counted(mesh, watched);
         sk::Sharded<Mixed, sk::DynamicPolicy, Precision> layer(counted, "layer", {}, {policy});
         sk::Model model{layer};

@@ -12,11 +12,11 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/step/loss_scale.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
 #include "unit/thrown_message.hpp"

@@ -54,7 +54,7 @@ std::vector<std::string> refusals() {
         std::size_t left = enough;
         try {
             sk::self::World world;
-            const sk::host::Communicator limited(
+            const sk::Communicator limited(
                 std::make_shared<WatchedVerbs>(world.communicator().verbs(), MemoryWatch{[&left](std::size_t bytes) {
                                                    if (bytes >= 2048 && left-- == 0) { throw std::bad_alloc(); }
                                                }}));

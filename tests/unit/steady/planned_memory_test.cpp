@@ -49,7 +49,7 @@ class Accounted final : public sk::host::DecoratedVerbs {
     }
 
   private:
-    void around(const sk::Call& call, sk::host::Memory /*delivered*/, const sk::AnyStream& /*stream*/,
+    void around(const sk::Call& call, sk::host::Memory /*delivered*/, const sk::Stream& /*stream*/,
                 const Inner& inner) const override {
         if (call.signature.verb != sk::Verb::split) { return inner(); }
         const steady::OffAccount off;
@@ -153,7 +153,7 @@ void check_choices(std::size_t ranks, const sk::DynamicPolicy& policy) {
                     CAPTURE(static_cast<int>(master));
                     CAPTURE(static_cast<int>(release));
                     CAPTURE(in_flight);
-                    const sk::host::Communicator world(std::make_shared<const Accounted>(its.world().verbs()));
+                    const sk::Communicator world(std::make_shared<const Accounted>(its.world().verbs()));
                     sk::Rank<Mesh> rank{its.mesh(), world, {.in_flight = in_flight}, its.streams()};
                     const std::size_t grown = check<Gather, Format>(rank, {policy, master, release});
                     CHECK((first || grown == 0));

@@ -7,7 +7,7 @@
 
 #include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/self/run.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -36,14 +36,14 @@ class Queue final : public sk::engine::WorkQueue {
         if (pace == Pace::eager) { run_until(work_.size()); }
         return work_.size();
     }
-    sk::engine::WorkEvent record() noexcept override { return {*this, work_.size()}; }
-    void wait(const sk::engine::WorkEvent& event) noexcept override {
+    sk::Event record() noexcept override { return {*this, work_.size()}; }
+    void wait(const sk::Event& event) noexcept override {
         submit([event] { static_cast<Queue*>(event.queue())->run_until(event.point()); });
     }
     void synchronize(sk::SourceLocation /*where*/) override { run_until(work_.size()); }
-    void synchronize(const sk::engine::WorkEvent& event, sk::SourceLocation /*where*/) override { settle(event); }
+    void synchronize(const sk::Event& event, sk::SourceLocation /*where*/) override { settle(event); }
     void settle() noexcept override { run_until(work_.size()); }
-    void settle(const sk::engine::WorkEvent& event) noexcept override {
+    void settle(const sk::Event& event) noexcept override {
         if (event.queue() == this) { run_until(event.point()); }
     }
 
@@ -71,15 +71,14 @@ struct Place {
 /// One rank whose verbs are copies that run when their stream gets to them.
 class Rank : public Place, public sk::Rank<sk::DeviceMesh<1>> {
   public:
-    using Decorate = sk::host::Communicator (*)(const sk::host::Communicator& world);
+    using Decorate = sk::Communicator (*)(const sk::Communicator& world);
 
     Rank(
         Pace of_compute, Pace of_communication, Pace of_reduction, sk::RankOptions options = {},
-        Decorate decorate = [](const sk::host::Communicator& world) { return world; })
+        Decorate decorate = [](const sk::Communicator& world) { return world; })
         : Place{{}, Queue(of_compute), Queue(of_communication), Queue(of_reduction)},
-          sk::Rank<sk::DeviceMesh<1>>(
-              {}, decorate(its_world.communicator()), options,
-              {sk::AnyStream(compute), sk::AnyStream(communication), sk::AnyStream(reduction)}) {}
+          sk::Rank<sk::DeviceMesh<1>>({}, decorate(its_world.communicator()), options,
+                                      {sk::Stream(compute), sk::Stream(communication), sk::Stream(reduction)}) {}
 };
 
 }  // namespace lazy

@@ -64,7 +64,7 @@ class FailingVerbs final : public WatchedVerbs {
     using WatchedVerbs::WatchedVerbs;
 
   private:
-    void around(const sk::Call& call, sk::host::Memory /*delivered*/, const sk::AnyStream& /*stream*/,
+    void around(const sk::Call& call, sk::host::Memory /*delivered*/, const sk::Stream& /*stream*/,
                 const Inner& inner) const override {
         inner();
         if (fail && call.signature.verb == sk::Verb::all_gather) { throw std::runtime_error("planted"); }
@@ -77,12 +77,12 @@ class FailingVerbs final : public WatchedVerbs {
 /// Its streams are the watched ones, late unless told otherwise.
 struct LazyRank : lazy::Rank {
     explicit LazyRank(Pace of_compute = Pace::lazy, Pace of_communication = Pace::lazy)
-        : Rank(of_compute, of_communication, Pace::lazy, {}, [](const sk::host::Communicator& world) {
+        : Rank(of_compute, of_communication, Pace::lazy, {}, [](const sk::Communicator& world) {
               const auto count = [](std::size_t) {
                   ++freed.buffers;
                   if (!freed.idle()) { ++freed.in_use; }
               };
-              return sk::host::Communicator(std::make_shared<FailingVerbs>(
+              return sk::Communicator(std::make_shared<FailingVerbs>(
                   world.verbs(), MemoryWatch{.placing = [](std::size_t) {}, .freeing = count}));
           }) {
         freed = {.streams = {&compute, &communication, &reduction}};
@@ -141,7 +141,7 @@ inline std::string group_ends(std::size_t stream) {
     LazyRank rank;
     std::optional<Layer> layer(std::in_place, rank, "layer");
     rank.synchronize();
-    sk::AnyStream(*freed.streams[stream]).submit([] {});
+    sk::Stream(*freed.streams[stream]).submit([] {});
     freed.count();
     layer.reset();
     return freed.wrong(1);
@@ -330,10 +330,9 @@ inline std::string codes_are_decoded() {
 /// Streams that come after each other, each as late as it may: what the others were given before and behind it.
 inline std::string fork_and_join() {
     lazy::Queue queues[] = {lazy::Queue(Pace::lazy), lazy::Queue(Pace::lazy), lazy::Queue(Pace::lazy)};
-    const sk::Streams<sk::AnyStream> streams{sk::AnyStream(queues[0]), sk::AnyStream(queues[1]),
-                                             sk::AnyStream(queues[2])};
+    const sk::Streams streams{sk::Stream(queues[0]), sk::Stream(queues[1]), sk::Stream(queues[2])};
     std::string log;
-    const auto give = [&](const sk::AnyStream& stream, char what) { stream.submit([&log, what] { log += what; }); };
+    const auto give = [&](const sk::Stream& stream, char what) { stream.submit([&log, what] { log += what; }); };
     for (const auto* each : {&streams.communication, &streams.reduction}) {
         log.clear();
         give(streams.compute, '1');

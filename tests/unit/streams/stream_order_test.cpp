@@ -199,8 +199,8 @@ void check_policy() {
 
 TEST_CASE("a lazy stream runs in order, and no earlier than somebody waits") {
     lazy::Queue queues[] = {lazy::Queue(Pace::lazy), lazy::Queue(Pace::lazy)};
-    const sk::AnyStream a(queues[0]);
-    const sk::AnyStream b(queues[1]);
+    const sk::Stream a(queues[0]);
+    const sk::Stream b(queues[1]);
     std::string log;
     a.submit([&] { log += "1"; });
     const auto event = a.record();

@@ -22,10 +22,11 @@ struct Kernels;  // which the compiled core has
 #include <shardkit/backend/cub/launched_kernels.hpp>
 #include <shardkit/backend/cub/norm.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
-#include <shardkit/backend/host/engine.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::gpu {
 

@@ -16,7 +16,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
@@ -73,7 +73,7 @@ namespace shardkit::engine {
 /// Launches any kernel that gpu::Kernels has.
 template <class Kernel>
 struct DeviceLaunchOf {
-    static void run(const AnyStream& stream, const Kernel& kernel) {
+    static void run(const Stream& stream, const Kernel& kernel) {
         kernel.template on<gpu::Kernels>(gpu::TimelineRef(stream));
     }
     /// Loads all that it may be launched as.

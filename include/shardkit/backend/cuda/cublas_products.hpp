@@ -14,7 +14,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/matrix_products.hpp>
@@ -42,7 +42,7 @@ class CublasProducts {
 
     /// @throws UsageError when the handle's stream is another; std::runtime_error with cuBLAS's text
     template <std::floating_point A>
-    void multiply(const AnyStream& stream, const rules::MatrixProduct<A>& p) const {
+    void multiply(const shardkit::Stream& stream, const rules::MatrixProduct<A>& p) const {
         require_stream(TimelineRef(stream));
         // Row-major matrices are the transposes of those that cuBLAS sees.
         const auto call = [&](auto gemm) {
@@ -62,7 +62,7 @@ class CublasProducts {
     }
     /// @throws as multiply
     template <std::floating_point A>
-    void gram(const AnyStream& stream, const rules::GramProduct<A>& p) const {
+    void gram(const shardkit::Stream& stream, const rules::GramProduct<A>& p) const {
         require_stream(TimelineRef(stream));
         const auto call = [&](auto syrk) {
             return syrk(handle_, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_T, extent(p.rows), extent(p.columns), &p.alpha,

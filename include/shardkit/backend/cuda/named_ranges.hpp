@@ -7,7 +7,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 
 namespace shardkit::gpu::detail {
 

@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/core/source_location.hpp>
 
@@ -25,7 +25,7 @@ class StepGraph {
     /// is ordered behind what was before, whether or not the step throws.
     /// @throws what the step throws; Error; UsageError for streams of the host
     template <class Step>
-    StepGraph(const Streams<AnyStream>& streams, const Step& step, SourceLocation where = SourceLocation::current())
+    StepGraph(const Streams& streams, const Step& step, SourceLocation where = SourceLocation::current())
         : streams_(streams), compute_(streams.compute.native(where)) {
         detail::check(cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture",
                       where);
@@ -72,7 +72,7 @@ class StepGraph {
         streams_.fork();
     }
 
-    Streams<AnyStream> streams_;
+    Streams streams_;
     cudaStream_t compute_;
     Owned<cudaGraphExec_t> executable_;
 };

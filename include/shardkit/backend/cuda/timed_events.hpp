@@ -9,7 +9,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/event.hpp>
 #include <shardkit/backend/cuda/relaxed_capture.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu::detail {

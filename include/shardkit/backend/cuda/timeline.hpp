@@ -18,7 +18,6 @@
 #include <shardkit/backend/cuda/relaxed_capture.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timed_events.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -62,7 +61,7 @@ namespace detail {
 /// The state of a Timeline, which its references share; see TimelineRef for the rules. One thread at a time.
 class TimelineState final : public engine::WorkQueue {
   public:
-    using Event = engine::WorkEvent;
+    using Event = shardkit::Event;
 
     TimelineState(StreamRef stream, const TimelineOptions& options, SourceLocation where)
         : TimelineState(stream, options, DeviceGuard(device_or_current(options.device, where), where), where) {}
@@ -261,7 +260,7 @@ class TimelineState final : public engine::WorkQueue {
 
 class Timeline;
 
-/// A reference to a Timeline: the Stream of the engines for CUDA devices. The timeline must outlive its references,
+/// A reference to a Timeline: the stream of a CUDA device. The timeline must outlive its references,
 /// its events and those who wait for them; one host thread uses it.
 /// `record` and `wait` return at once, allocate nothing and do not throw, as windows end in destructors. An error of
 /// theirs is kept, and every later `synchronize` of that timeline throws it, as an order is missing then. Waiting for
@@ -277,16 +276,16 @@ class Timeline;
 ///     after it, even if an exception ended it: streams.join();  streams.fork();
 ///     launch behind the other streams' earlier work, and before their later work:
 ///     streams.join();  launch the graph in streams.compute;  streams.fork().
-class TimelineRef : public AnyStream {
+class TimelineRef : public shardkit::Stream {
   public:
     /// Takes a stream of an engine whose memory is a device's.
     /// @throws UsageError for another one
-    explicit TimelineRef(const AnyStream& stream, SourceLocation where = {}) : AnyStream(stream) {
+    explicit TimelineRef(const shardkit::Stream& stream, SourceLocation where = {}) : shardkit::Stream(stream) {
         static_cast<void>(stream.native(where));
     }
 
     /// Makes later work of the stream wait for the event; the host does not wait.
-    void wait(const Event& event) const noexcept { settle(event); }
+    void wait(const shardkit::Event& event) const noexcept { settle(event); }
     /// A function of the host has no place in it.
     template <class Work>
     void submit(const Work& work) const = delete;
@@ -296,7 +295,7 @@ class TimelineRef : public AnyStream {
     bool advanced(std::uint64_t& passed) const noexcept { return queue_->advanced(passed); }
     /// Returns whether work before an event of this timeline is still to be done; false for an event of a capture.
     /// For any thread.
-    bool is_ahead(const Event& event) const noexcept { return queue_->is_ahead(event); }
+    bool is_ahead(const shardkit::Event& event) const noexcept { return queue_->is_ahead(event); }
 
     cudaStream_t native() const noexcept { return queue_->native(); }
     /// Returns device memory for temporary storage of the next kernel.
@@ -305,10 +304,8 @@ class TimelineRef : public AnyStream {
 
   private:
     friend Timeline;
-    explicit TimelineRef(detail::TimelineState& state) noexcept : AnyStream(state) {}
+    explicit TimelineRef(detail::TimelineState& state) noexcept : shardkit::Stream(state) {}
 };
-
-static_assert(shardkit::Stream<TimelineRef>);
 
 /// Adds to a stream what the library needs: events and scratch memory, all allocated here, so that a step allocates
 /// nothing. It cannot be moved or copied; the stream must outlive it.

@@ -11,7 +11,6 @@
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/range_updates.hpp>
 #include <shardkit/backend/host/tensor_table.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -30,48 +29,48 @@ struct AnyKernels {
     /// What has the update of a range, by which an optimizer's rule is a value.
     using Loops = detail::RangeUpdates;
 
-    static std::size_t row_workers_on(const AnyStream& stream) noexcept {
+    static std::size_t row_workers_on(const Stream& stream) noexcept {
         return stream.on_device() ? shardkit::detail::device_row_workers : 1;
     }
 
     template <Element T>
-    static void fill(const AnyStream& stream, std::span<T> to, std::type_identity_t<T> value) {
+    static void fill(const Stream& stream, std::span<T> to, std::type_identity_t<T> value) {
         run(stream, engine::Fill<T>{to, value});
     }
     template <FloatingElement From, FloatingElement To>
-    static void convert(const AnyStream& stream, std::span<const From> from, std::span<To> to,
+    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to,
                         SourceLocation where = SourceLocation::current()) {
         run(stream, engine::Convert<From, To>{from, to, where});
     }
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(const AnyStream& stream, std::span<const Addend> addend, std::span<Sum> total,
+    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total,
                            SourceLocation where = SourceLocation::current()) {
         run(stream, engine::Accumulate<Addend, Sum>{addend, total, where});
     }
     template <FloatingElement Addend, FloatingElement Sum>
     requires(std::same_as<Sum, Arithmetic<Sum>>) static void accumulate_pair(
-        const AnyStream& stream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
+        const Stream& stream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
         SourceLocation where = SourceLocation::current()) {
         run(stream, engine::AccumulatePair<Addend, Sum>{addend, other, total, where});
     }
     template <Element T>
-    static void pack(const AnyStream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         run(stream, engine::Pack<T>{table, flat});
     }
     template <Element T>
-    static void unpack(const AnyStream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
+    static void unpack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         run(stream, engine::Unpack<T>{table, flat});
     }
 
     /// Copies from host memory to the engine's memory; copy_out copies back.
     /// @pre both spans have the same size
     template <class T>
-    static void copy_in(const AnyStream& stream, std::span<const T> from, std::span<T> to,
+    static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to,
                         SourceLocation where = SourceLocation::current()) {
         copy_out(stream, from, to, where);
     }
     template <class T>
-    static void copy_out(const AnyStream& stream, std::span<const T> from, std::span<T> to,
+    static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to,
                          SourceLocation where = SourceLocation::current()) {
         static_assert(std::is_trivially_copyable_v<T>);
         if (stream.on_device()) { return stream.copy(from.data(), to.data(), from.size_bytes(), where); }
@@ -80,15 +79,15 @@ struct AnyKernels {
     }
 
     template <class Work>
-    static void run_once(const AnyStream& stream, const Work& work) {
+    static void run_once(const Stream& stream, const Work& work) {
         run(stream, engine::RunOnce<Work>{work});
     }
     template <class Work>
-    static void for_each_index(const AnyStream& stream, std::uint64_t n, const Work& work) {
+    static void for_each_index(const Stream& stream, std::uint64_t n, const Work& work) {
         run(stream, engine::ForEachIndex<Work>{n, work});
     }
     template <class First, class Work>
-    static void run_first(const AnyStream& stream, const First& first, std::uint64_t n, const Work& work) {
+    static void run_first(const Stream& stream, const First& first, std::uint64_t n, const Work& work) {
         if (stream.on_device()) {
             return shardkit::detail::give_to_device(stream, engine::RunFirst<First, Work>{first, n, work});
         }
@@ -100,13 +99,13 @@ struct AnyKernels {
         }
     }
     template <FloatingElement T>
-    static void norm_partial(const AnyStream& stream, std::span<const engine::NormPiece<T>> pieces,
-                             IndexRange positions, const double* scale, double* into) {
+    static void norm_partial(const Stream& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
+                             const double* scale, double* into) {
         run(stream, engine::NormPartial<T>{pieces, positions, scale, into});
     }
     template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
               rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
-    static void update(const AnyStream& stream, std::span<const rules::UpdateRange> ranges, const Update* updates,
+    static void update(const Stream& stream, std::span<const rules::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip,
                        const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
@@ -116,7 +115,7 @@ struct AnyKernels {
 
   private:
     template <class Kernel>
-    static void run(const AnyStream& stream, const Kernel& kernel) {
+    static void run(const Stream& stream, const Kernel& kernel) {
         if (stream.on_device()) { return shardkit::detail::give_to_device(stream, kernel); }
         stream.submit([kernel] { kernel.template on<detail::InlineKernels>(InlineStream{}); });
     }

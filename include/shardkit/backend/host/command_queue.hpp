@@ -12,7 +12,7 @@
 #include <utility>
 
 #include <shardkit/backend/host/processor.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/list.hpp>
 
@@ -101,17 +101,17 @@ class CommandQueue final : public engine::WorkQueue {
     /// Submits a command and returns its position.
     std::uint64_t submit(const Function& command) override { return submit(command, Kind::unless_failed); }
 
-    engine::WorkEvent record() noexcept override { return {*this, submitted()}; }
-    void wait(const engine::WorkEvent& event) noexcept override {
+    Event record() noexcept override { return {*this, submitted()}; }
+    void wait(const Event& event) noexcept override {
         if (event.queue()->on_device()) { return event.queue()->settle(event); }
         submit([event, this] { await(static_cast<CommandQueue&>(*event.queue()), event.point()); });
     }
     void synchronize(SourceLocation /*where*/) override { wait(submitted()); }
-    void synchronize(const engine::WorkEvent& event, SourceLocation /*where*/) override {
+    void synchronize(const Event& event, SourceLocation /*where*/) override {
         if (event.queue() == this) { wait(event.point()); }
     }
     void settle() noexcept override { await(submitted()); }
-    void settle(const engine::WorkEvent& event) noexcept override { await(event.point()); }
+    void settle(const Event& event) noexcept override { await(event.point()); }
 
     /// Waits, in the submitting thread, until the command at `position` has run or was dropped.
     void await(std::uint64_t position) noexcept { wait_until(done_, position, &submitter_); }

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include <shardkit/backend/host/tensor_table.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -36,7 +36,7 @@ struct DeviceLaunchOf;
 
 /// A function that launches a kernel.
 template <class Kernel>
-using KernelLaunch = void (*)(const AnyStream& stream, const Kernel& kernel);
+using KernelLaunch = void (*)(const Stream& stream, const Kernel& kernel);
 /// What launches a kernel in this program; null: no file can.
 template <class Kernel>
 inline KernelLaunch<Kernel> device_launch = nullptr;
@@ -73,7 +73,7 @@ concept LaunchedHere = requires {
 /// Gives a kernel to a stream of a device.
 /// @throws UsageError when no file of the program can launch it
 template <class Kernel>
-void give_to_device(const AnyStream& stream, const Kernel& kernel) {
+void give_to_device(const Stream& stream, const Kernel& kernel) {
     if constexpr (LaunchedHere<Kernel>) {
         static_cast<void>(&engine::DeviceLaunchIs<Kernel>::known);
         // Named here too: nvcc makes no device code for what only a variable's initializer names.

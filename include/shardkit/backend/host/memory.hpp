@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <span>
 
+#include <shardkit/core/element.hpp>
+#include <shardkit/memory/stored_elements.hpp>
+
 namespace shardkit::host {
 
 /// Elements in memory whose type is a number of bytes: what an engine's verbs write.
@@ -18,6 +21,8 @@ struct Memory {
     template <class T>
     Memory(std::span<T> elements) noexcept  // NOLINT(google-explicit-constructor)
         : at(reinterpret_cast<std::byte*>(elements.data())), count(elements.size()), size(sizeof(T)) {}
+    Memory(const shardkit::detail::StoredElements& elements) noexcept  // NOLINT(google-explicit-constructor)
+        : Memory(static_cast<std::byte*>(elements.data()), elements.size(), size_of(elements.type())) {}
 
     constexpr std::size_t bytes() const noexcept { return count * size; }
     /// Returns `n` elements from element `begin` on.
@@ -38,6 +43,8 @@ struct ConstMemory {
     template <class T>
     ConstMemory(std::span<const T> elements) noexcept  // NOLINT(google-explicit-constructor)
         : at(reinterpret_cast<const std::byte*>(elements.data())), count(elements.size()), size(sizeof(T)) {}
+    ConstMemory(const shardkit::detail::StoredElements& elements) noexcept  // NOLINT(google-explicit-constructor)
+        : ConstMemory(Memory(elements)) {}
 
     constexpr std::size_t bytes() const noexcept { return count * size; }
     constexpr ConstMemory part(std::size_t begin, std::size_t n) const noexcept {

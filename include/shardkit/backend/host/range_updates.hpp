@@ -8,7 +8,6 @@
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/backend/host/target.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
@@ -78,12 +77,12 @@ struct RangeUpdates {
     }
     /// Gives a device's stream a kernel.
     template <class Kernel>
-    static void give(const AnyStream& stream, const Kernel& kernel) {
+    static void give(const Stream& stream, const Kernel& kernel) {
         shardkit::detail::give_to_device(stream, kernel);
     }
     /// Gives it a work for each index below n, behind `first` unless that is null.
     template <class First, class Work>
-    static void give_works(const AnyStream& stream, const First* first, std::uint64_t n, const Work& work) {
+    static void give_works(const Stream& stream, const First* first, std::uint64_t n, const Work& work) {
         if (first != nullptr) {
             give(stream, engine::RunFirst<First, Work>{*first, n, work});
         } else {

@@ -205,7 +205,7 @@ void reduce_summands(ReduceOp op, const Operands& operands, std::size_t count) n
 }
 
 template <class In, class Out>
-void reduce_on_device(const AnyStream& stream, const engine::ReductionStep& step) {
+void reduce_on_device(const Stream& stream, const engine::ReductionStep& step) {
     shardkit::detail::give_to_device(stream, engine::Reduce<In, Out>{step});
 }
 /// Returns the same as a value; null where it has no kernel.
@@ -214,7 +214,7 @@ constexpr auto* device_reduction() noexcept {
     if constexpr (FloatingElement<In> && FloatingElement<Out>) {
         return &reduce_on_device<In, Out>;
     } else {
-        return static_cast<void (*)(const AnyStream&, const engine::ReductionStep&)>(nullptr);
+        return static_cast<void (*)(const Stream&, const engine::ReductionStep&)>(nullptr);
     }
 }
 

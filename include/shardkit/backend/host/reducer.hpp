@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include <shardkit/backend/host/copy_elements.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 
 namespace shardkit::engine {
@@ -146,7 +146,7 @@ struct Reducer {
     bool out_is_arithmetic;  ///< whether sums are made in the results' type
     ElementType arithmetic;  ///< the type in which they are made
     /// Gives a kernel to a device's stream; null where elements are no floating-point ones.
-    void (*on_device)(const AnyStream& stream, const engine::ReductionStep& step);
+    void (*on_device)(const Stream& stream, const engine::ReductionStep& step);
 };
 /// Reduces `count` elements of each of `ranks` inputs in Arithmetic<Out>, in rank order 0, 1, ... (a tree_sum: along
 /// its tree), rounds once, and writes the result to each of `results` places. After streaming, call `finish` before

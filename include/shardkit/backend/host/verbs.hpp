@@ -9,11 +9,11 @@
 
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -34,14 +34,13 @@ class DeviceMemory {
     virtual void require_host_memory(const void* data, std::size_t bytes, std::string_view what,
                                      SourceLocation where) const = 0;
     /// Returns copies between it and the host's memory, behind the work of a stream so far.
-    virtual std::unique_ptr<engine::MemoryCopies> memory_copies(const AnyStream& after,
-                                                                SourceLocation where) const = 0;
+    virtual std::unique_ptr<engine::MemoryCopies> memory_copies(const Stream& after, SourceLocation where) const = 0;
     /// Places zeroed pinned memory of the host, which the device can access too.
     virtual std::shared_ptr<void> place_on_host(std::size_t bytes) const = 0;
     /// Returns the stream of copies between that and the device's memory which go one way, beside other work.
-    virtual AnyStream copy_stream(engine::LinkWay way) const noexcept = 0;
+    virtual Stream copy_stream(engine::LinkWay way) const noexcept = 0;
     /// Returns the stream of functions that a thread of the host calls.
-    virtual AnyStream host_stream() const noexcept = 0;
+    virtual Stream host_stream() const noexcept = 0;
 
   protected:
     ~DeviceMemory() = default;
@@ -49,7 +48,7 @@ class DeviceMemory {
 
 /// One rank's end of a group of ranks, which an engine implements: self, threads, mpi, nccl, or your own. Elements
 /// are memory of so many elements of so many bytes, and a verb that adds is given a Reducer, so an engine has no
-/// templates. host::Communicator is the handle on it that verbs take; the contracts are those of the functions in
+/// templates. Communicator is the handle on it that verbs take; the contracts are those of the functions in
 /// comm/, which check sizes and ranks and log the call before.
 /// Order:   stream-ordered; a default stream's verb returns when the data is there or, where memory is a device's,
 ///          is given to the rank's compute stream. One thread uses it at a time.
@@ -66,7 +65,7 @@ class Verbs : shardkit::detail::NotCopied {
     virtual std::string_view engine_name() const noexcept = 0;
     virtual engine::Traits traits() const noexcept = 0;
     /// Returns the streams of a rank's work; default ones, of which a device's memory has none, run it in the caller.
-    virtual Streams<AnyStream> streams() const noexcept { return {}; }
+    virtual Streams streams() const noexcept { return {}; }
     /// Returns a number that ranks of one host share.
     virtual std::size_t host_of(std::size_t /*rank*/) const noexcept { return 0; }
     /// Places zeroed memory where peers see it; null where any memory of the host does as well.
@@ -89,27 +88,27 @@ class Verbs : shardkit::detail::NotCopied {
                                                const Call& call) const = 0;
     /// Compares the ranks' calls, where the engine does not compare each one as it is made.
     virtual void compare_calls(SourceLocation /*where*/) const {}
-    virtual void barrier(const AnyStream& stream, const Call& call) const = 0;
+    virtual void barrier(const Stream& stream, const Call& call) const = 0;
 
     // Verbs return what they have moved, or will.
 
-    virtual std::uint64_t all_gather(ConstMemory shard, Memory full, const AnyStream& stream,
+    virtual std::uint64_t all_gather(ConstMemory shard, Memory full, const Stream& stream,
                                      const Call& call) const = 0;
     virtual std::uint64_t reduce_scatter(const Reducer& reducer, ReduceOp op, ConstMemory full, Memory shard,
-                                         const AnyStream& stream, const Call& call) const = 0;
+                                         const Stream& stream, const Call& call) const = 0;
     virtual std::uint64_t all_reduce(const Reducer& reducer, ReduceOp op, ConstMemory input, Memory output,
-                                     const AnyStream& stream, const Call& call) const = 0;
-    virtual std::uint64_t broadcast(Memory values, std::size_t root, const AnyStream& stream,
+                                     const Stream& stream, const Call& call) const = 0;
+    virtual std::uint64_t broadcast(Memory values, std::size_t root, const Stream& stream,
                                     const Call& call) const = 0;
-    virtual std::uint64_t all_to_all(ConstMemory sent, Memory received, const AnyStream& stream,
+    virtual std::uint64_t all_to_all(ConstMemory sent, Memory received, const Stream& stream,
                                      const Call& call) const = 0;
     virtual void all_to_all_uneven(ConstMemory sent, std::span<const std::size_t> send_counts, Memory received,
-                                   std::span<const std::size_t> receive_counts, const AnyStream& stream,
+                                   std::span<const std::size_t> receive_counts, const Stream& stream,
                                    const Call& call) const = 0;
-    virtual void send(ConstMemory values, std::size_t to, const AnyStream& stream, const Call& call) const = 0;
-    virtual void receive(Memory values, std::size_t from, const AnyStream& stream, const Call& call) const = 0;
+    virtual void send(ConstMemory values, std::size_t to, const Stream& stream, const Call& call) const = 0;
+    virtual void receive(Memory values, std::size_t from, const Stream& stream, const Call& call) const = 0;
     virtual void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from,
-                              const AnyStream& stream, const Call& call) const = 0;
+                              const Stream& stream, const Call& call) const = 0;
 
   protected:
     Verbs(std::size_t rank, std::size_t size, const engine::CommunicatorLabel& label) noexcept

@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/communicator.hpp>
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
@@ -28,12 +27,13 @@
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/backend/shared/verbs.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::mpi::detail {
 
@@ -82,9 +82,6 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
 
 namespace shardkit::mpi {
 
-/// A rank's end of a group of MPI processes.
-using Communicator = host::Communicator;
-
 /// What the planner must know about an engine that adds so.
 constexpr engine::Traits traits_of(Sums sums = Sums::exchanged) noexcept {
     return sums == Sums::by_mpi ? detail::Staged::traits : detail::Exchange::traits;
@@ -99,8 +96,6 @@ namespace shardkit::mpi::detail {
 /// Errors: CommError with MPI's text when a call fails, on every rank when the ranks' calls disagree (before any
 /// output is written), and after Options::timeout; PeerError when a needed rank has returned.
 class RankVerbs final : public host::Verbs {
-    using Stream = AnyStream;
-
   public:
     RankVerbs(World& world, Group& group, std::string_view axes)
         : host::Verbs(group.rank, group.size(), world.journal().label(axes, group.world_ranks)),
@@ -110,7 +105,7 @@ class RankVerbs final : public host::Verbs {
 
     std::string_view engine_name() const noexcept override { return "mpi"; }
     engine::Traits traits() const noexcept override { return traits_of(world_->options().sums); }
-    Streams<Stream> streams() const noexcept override { return world_->streams(); }
+    Streams streams() const noexcept override { return world_->streams(); }
     std::size_t host_of(std::size_t rank) const noexcept override { return group_->homes[rank].host; }
     std::shared_ptr<void> place(std::size_t bytes) const override { return world_->place(bytes); }
     std::size_t most_placed_bytes() const override {

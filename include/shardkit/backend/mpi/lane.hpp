@@ -21,7 +21,7 @@
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/watch.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -50,8 +50,8 @@ class Lane : shardkit::detail::NotCopied {
     /// Starts a thread for the lane.
     void start() { queue_ = std::make_unique<host::detail::CommandQueue>(spins_); }
     /// Returns the lane's stream; an inline one before `start`.
-    AnyStream stream() const noexcept { return queue_ ? AnyStream(*queue_) : AnyStream(); }
-    bool runs(const AnyStream& stream) const noexcept { return queue_ && stream.runs_on(*queue_); }
+    Stream stream() const noexcept { return queue_ ? Stream(*queue_) : Stream(); }
+    bool runs(const Stream& stream) const noexcept { return queue_ && stream.runs_on(*queue_); }
     /// Runs work(lane) behind the lane's earlier work. The work is copied. With a thread, this returns at once.
     template <class Work>
     void submit(const Work& work) {
@@ -221,7 +221,7 @@ class Lanes : shardkit::detail::NotCopied {
     /// Returns the lane of reductions; the usual one if they have none of their own.
     const Lane& reductions() const noexcept { return lanes_.back(); }
     /// Returns the lane that runs the stream's work; null for a stream of another World.
-    Lane* of(const AnyStream& stream) noexcept {
+    Lane* of(const Stream& stream) noexcept {
         if (stream.is_inline()) { return &lanes_.front(); }
         const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& l) { return l.runs(stream); });
         return found == lanes_.end() ? nullptr : &*found;

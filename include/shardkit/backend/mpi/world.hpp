@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/group.hpp>
@@ -23,14 +22,15 @@
 #include <shardkit/backend/mpi/returned_ranks.hpp>
 #include <shardkit/backend/mpi/watch.hpp>
 #include <shardkit/backend/shared/split_groups.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/recorder/record_files.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::mpi {
 
@@ -69,7 +69,7 @@ class World : shardkit::detail::NotCopied {
     /// @throws PeerError when a rank does not come within Options::timeout, or its process has ended
     void finish(SourceLocation where = SourceLocation::current()) {
         records_->returned();
-        execute(AnyStream(), where, [this, where](detail::Lane& lane) {
+        execute(Stream(), where, [this, where](detail::Lane& lane) {
             lane.exchange_returns(own_call(lane, "finish", where), groups_);
             const detail::BlockingCall bounded("MPI_Comm_free", "finish", options().timeout, where);
             job_.returned.close(where);
@@ -90,7 +90,7 @@ class World : shardkit::detail::NotCopied {
     void record_exception() noexcept { records_->tell_exception(); }
 
     /// Returns the communicator over all ranks.
-    host::Communicator communicator();
+    Communicator communicator();
 
     detail::Group& world_group() noexcept { return groups_.front(); }
     const detail::Group& world_group() const noexcept { return groups_.front(); }
@@ -126,11 +126,11 @@ class World : shardkit::detail::NotCopied {
     const detail::Host& host() const noexcept { return job_.host; }
 
     /// Returns the stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
-    AnyStream communication_stream() const noexcept { return lanes_.usual().stream(); }
+    Stream communication_stream() const noexcept { return lanes_.usual().stream(); }
     /// Returns the stream on which reductions overlap, with an order of its own; the communication stream without
     /// Options::separate_reductions.
-    AnyStream reduction_stream() const noexcept { return lanes_.reductions().stream(); }
-    Streams<AnyStream> streams() const noexcept { return {{}, communication_stream(), reduction_stream()}; }
+    Stream reduction_stream() const noexcept { return lanes_.reductions().stream(); }
+    Streams streams() const noexcept { return {{}, communication_stream(), reduction_stream()}; }
 
     /// Describes a verb over the group, called in the lane. The arguments must outlive it.
     detail::Call call(detail::Lane& lane, detail::Group& group, const std::string& axes,
@@ -142,7 +142,7 @@ class World : shardkit::detail::NotCopied {
     /// @throws UsageError when the stream belongs to another World; an exception of the work (here, or from a later
     /// call)
     template <class Work>
-    void execute(const AnyStream& stream, SourceLocation where, const Work& work) {
+    void execute(const Stream& stream, SourceLocation where, const Work& work) {
         detail::Lane* const lane = lanes_.of(stream);
         if (lane == nullptr) {
             throw_usage_error(where,

@@ -13,7 +13,6 @@
 #include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/verbs.hpp>
 #include <shardkit/backend/nccl/api.hpp>
@@ -26,16 +25,17 @@
 #include <shardkit/backend/nccl/split.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/backend/nccl/world.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
-#include <shardkit/comm/verb_memory.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/policy/offload.hpp>
+#include <shardkit/verbs/communicator.hpp>
+#include <shardkit/verbs/verb_memory.hpp>
 
 namespace shardkit::nccl {
 
@@ -72,7 +72,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         traits.adds_16_bits = group_.sums != nullptr;
         return traits;
     }
-    Streams<AnyStream> streams() const noexcept override { return world_.streams(); }
+    Streams streams() const noexcept override { return world_.streams(); }
     std::shared_ptr<void> place(std::size_t bytes) const override { return placed(world_.buffer(bytes)); }
     std::shared_ptr<void> place_local(std::size_t bytes) const override { return placed(world_.local_buffer(bytes)); }
 
@@ -85,14 +85,14 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                              SourceLocation where) const override {
         gpu::detail::require_host_memory(data, bytes, what, where);
     }
-    std::unique_ptr<engine::MemoryCopies> memory_copies(const AnyStream& after, SourceLocation where) const override {
+    std::unique_ptr<engine::MemoryCopies> memory_copies(const Stream& after, SourceLocation where) const override {
         return std::make_unique<gpu::detail::PinnedCopies>(on(after, where), where);
     }
     std::shared_ptr<void> place_on_host(std::size_t bytes) const override {
         return placed(world_.host_buffer(bytes));
     }
-    AnyStream copy_stream(engine::LinkWay way) const noexcept override { return world_.copy_stream(way); }
-    AnyStream host_stream() const noexcept override { return world_.host_stream(); }
+    Stream copy_stream(engine::LinkWay way) const noexcept override { return world_.copy_stream(way); }
+    Stream host_stream() const noexcept override { return world_.host_stream(); }
 
     /// Compares calls like shardkit::compare_calls, if Options::compare_calls asks for it.
     void compare_calls(SourceLocation where) const override { world_.compare(group_, where); }
@@ -114,14 +114,14 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     std::shared_ptr<const Verbs> split(std::size_t color, std::size_t key, std::string_view axes,
                                        const shardkit::Call& what) const override {
         detail::Group* made = nullptr;
-        const gpu::TimelineRef stream = world_.streams().communication;
+        const gpu::TimelineRef stream(world_.streams().communication, what.where);
         run(what, stream,
             [&](const detail::Call& call) { made = &detail::split_group(call, color, key, axes, stream); });
         return end_of(*made, axes);
     }
 
     /// Makes later work of the stream wait until every rank's stream has reached this point.
-    void barrier(const AnyStream& given, const shardkit::Call& what) const override {
+    void barrier(const Stream& given, const shardkit::Call& what) const override {
         const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
             if (size() == 1) { return; }
@@ -133,7 +133,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         });
     }
 
-    std::uint64_t all_gather(ConstMemory shard, Memory full, const AnyStream& given,
+    std::uint64_t all_gather(ConstMemory shard, Memory full, const Stream& given,
                              const shardkit::Call& what) const override {
         require(full, "all_gather: full", what);
         if (!lies_in(shard, full)) { require(shard, "all_gather: shard", what); }
@@ -154,21 +154,21 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     }
 
     std::uint64_t reduce_scatter(const host::Reducer& types, ReduceOp op, ConstMemory full, Memory shard,
-                                 const AnyStream& given, const shardkit::Call& what) const override {
+                                 const Stream& given, const shardkit::Call& what) const override {
         require(full, "reduce_scatter: full", what);
         if (!lies_in(shard, full)) { require(shard, "reduce_scatter: shard", what); }
         return reduced(types, op, given, what,
                        [&](const detail::Reduction& reduction) { return reduction.reduce_scatter(full, shard); });
     }
     std::uint64_t all_reduce(const host::Reducer& types, ReduceOp op, ConstMemory input, Memory output,
-                             const AnyStream& given, const shardkit::Call& what) const override {
+                             const Stream& given, const shardkit::Call& what) const override {
         require(input, "all_reduce: input", what);
         if (!lies_in(output, input)) { require(output, "all_reduce: output", what); }
         return reduced(types, op, given, what,
                        [&](const detail::Reduction& reduction) { return reduction.all_reduce(input, output); });
     }
 
-    std::uint64_t broadcast(Memory values, std::size_t root, const AnyStream& given,
+    std::uint64_t broadcast(Memory values, std::size_t root, const Stream& given,
                             const shardkit::Call& what) const override {
         require(values, "broadcast: values", what);
         const gpu::TimelineRef stream = on(given, what.where);
@@ -185,7 +185,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         return shardkit::detail::bytes_with_peer(*this, root, values.bytes());
     }
 
-    std::uint64_t all_to_all(ConstMemory sent, Memory received, const AnyStream& given,
+    std::uint64_t all_to_all(ConstMemory sent, Memory received, const Stream& given,
                              const shardkit::Call& what) const override {
         require(sent, "all_to_all: sent", what);
         require(received, "all_to_all: received", what);
@@ -202,7 +202,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     }
 
     void all_to_all_uneven(ConstMemory sent, std::span<const std::size_t> send_counts, Memory received,
-                           std::span<const std::size_t> receive_counts, const AnyStream& given,
+                           std::span<const std::size_t> receive_counts, const Stream& given,
                            const shardkit::Call& what) const override {
         require(sent, "all_to_all_uneven: sent", what);
         require(received, "all_to_all_uneven: received", what);
@@ -223,7 +223,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     }
 
     /// @throws CommError also for a message to this rank itself, which would wait forever
-    void send(ConstMemory values, std::size_t to, const AnyStream& given, const shardkit::Call& what) const override {
+    void send(ConstMemory values, std::size_t to, const Stream& given, const shardkit::Call& what) const override {
         require(values, "send: values", what);
         const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
@@ -234,7 +234,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         });
     }
     /// @throws CommError also for a message from this rank itself, which would wait forever
-    void receive(Memory values, std::size_t from, const AnyStream& given, const shardkit::Call& what) const override {
+    void receive(Memory values, std::size_t from, const Stream& given, const shardkit::Call& what) const override {
         require(values, "receive: values", what);
         const gpu::TimelineRef stream = on(given, what.where);
         run(what, stream, [&](const detail::Call& call) {
@@ -247,7 +247,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     }
     /// @throws CommError also for a message to this rank itself that it does not receive, or receives with another
     /// size
-    void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from, const AnyStream& given,
+    void send_receive(ConstMemory sent, std::size_t to, Memory received, std::size_t from, const Stream& given,
                       const shardkit::Call& what) const override {
         require(sent, "send_receive: sent", what);
         require(received, "send_receive: received", what);
@@ -282,8 +282,8 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     }
 
     /// A default stream is that of verbs that are given none.
-    gpu::TimelineRef on(const AnyStream& stream, SourceLocation where) const {
-        return stream.is_inline() ? world_.streams().compute : gpu::TimelineRef(stream, where);
+    gpu::TimelineRef on(const Stream& stream, SourceLocation where) const {
+        return gpu::TimelineRef(stream.is_inline() ? world_.streams().compute : stream, where);
     }
     template <class Buffer>
     static std::shared_ptr<void> placed(Buffer memory) {
@@ -310,7 +310,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         return body(call);
     }
     template <class Reduce>
-    std::uint64_t reduced(const host::Reducer& types, ReduceOp op, const AnyStream& given, const shardkit::Call& what,
+    std::uint64_t reduced(const host::Reducer& types, ReduceOp op, const Stream& given, const shardkit::Call& what,
                           const Reduce& reduce) const {
         if (!types.one_type && types.on_device == nullptr) {
             throw_invalid_argument(what.where, name(what.signature.verb), ": ", name(types.in), " into ",
@@ -340,8 +340,8 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     shared::detail::GroupHandles::Handle handle_;
 };
 
-inline host::Communicator World::communicator() {
-    return host::Communicator(std::make_shared<const Communicator>(*this));
+inline shardkit::Communicator World::communicator() {
+    return shardkit::Communicator(std::make_shared<const Communicator>(*this));
 }
 
 }  // namespace shardkit::nccl

@@ -61,7 +61,7 @@ class WorldOf final : public NcclWorld {
     Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) override {
         return new OwnedContext(grid, core_.communicator(), options, core_.streams(), where);
     }
-    void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const host::Communicator& made),
+    void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const shardkit::Communicator& made),
                 void* to, SourceLocation where) override {
         take(to, nccl::borrow(core_, nccl::Borrow{comm}, axes, where));
     }
@@ -100,7 +100,7 @@ NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocat
 }
 
 CUstream_st* nccl_stream(const Context& rank, SourceLocation where) { return nccl::stream(core_of(rank), where); }
-ncclComm* nccl_handle(const host::Communicator& comm, SourceLocation where) { return nccl::native(comm, where); }
+ncclComm* nccl_handle(const shardkit::Communicator& comm, SourceLocation where) { return nccl::native(comm, where); }
 
 static_assert(std::tuple_size_v<NcclIdBytes> == nccl::UniqueId::size);
 

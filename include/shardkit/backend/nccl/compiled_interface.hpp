@@ -53,8 +53,9 @@ class NcclWorld {
     /// Makes one rank of a mesh, which the World outlives.
     virtual Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) = 0;
     /// Calls take(to, the communicator of NCCL's for Context::adopt).
-    virtual void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const host::Communicator& made),
-                        void* to, SourceLocation where) = 0;
+    virtual void borrow(ncclComm* comm, std::string_view axes,
+                        void (*take)(void* to, const shardkit::Communicator& made), void* to,
+                        SourceLocation where) = 0;
     virtual int device() const noexcept = 0;
     virtual void keep_pace(SourceLocation where) = 0;
     virtual void abort() noexcept = 0;
@@ -73,6 +74,6 @@ NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocat
 
 /// @throws UsageError for a rank, or a communicator, of another engine
 CUstream_st* nccl_stream(const Context& rank, SourceLocation where);
-ncclComm* nccl_handle(const host::Communicator& comm, SourceLocation where);
+ncclComm* nccl_handle(const shardkit::Communicator& comm, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -106,7 +106,7 @@ class World {
 
     int device() const noexcept { return world_->device(); }
     /// Counts the launch of a CUDA graph with verbs on the compute stream.
-    void keep_pace(const AnyStream& /*compute*/, SourceLocation where = SourceLocation::current()) {
+    void keep_pace(const Stream& /*compute*/, SourceLocation where = SourceLocation::current()) {
         world_->keep_pace(where);
     }
     void keep_pace(SourceLocation where = SourceLocation::current()) { world_->keep_pace(where); }
@@ -142,13 +142,13 @@ Rank<Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
 }
 /// Returns a communicator of the user's over some of the World's ranks, for Context::adopt: see
 /// backend/nccl/native.hpp. Who calls it includes verbs.hpp.
-template <class Lent = host::Communicator>
+template <class Lent = shardkit::Communicator>
 Lent borrow(World& world, Borrow borrowed, std::string_view axes, SourceLocation where = SourceLocation::current()) {
     std::optional<Lent> made;
     world.core().borrow(
         borrowed.comm, axes,
-        [](void* to, const host::Communicator& from) { static_cast<std::optional<Lent>*>(to)->emplace(from); }, &made,
-        where);
+        [](void* to, const shardkit::Communicator& from) { static_cast<std::optional<Lent>*>(to)->emplace(from); },
+        &made, where);
     return *std::move(made);
 }
 
@@ -159,7 +159,7 @@ inline CUstream_st* stream(const Context& rank, SourceLocation where = SourceLoc
 }
 /// Returns NCCL's own communicator: see there.
 /// @throws UsageError for a communicator of another engine
-inline ncclComm* native(const host::Communicator& comm, SourceLocation where = SourceLocation::current()) {
+inline ncclComm* native(const shardkit::Communicator& comm, SourceLocation where = SourceLocation::current()) {
     return compiled::nccl_handle(comm, where);
 }
 

@@ -7,10 +7,10 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::nccl {
 
@@ -26,15 +26,15 @@ cudaStream_t stream(const Rank& rank, SourceLocation where = SourceLocation::cur
 /// does not destroy it.
 ///     rank.adopt(sk::Axes<sk::Dp>{}, sk::nccl::borrow(world, sk::nccl::Borrow{dp_comm}, "dp"));
 /// @throws std::invalid_argument when it is on another GPU than the World or has more ranks
-inline host::Communicator borrow(World& world, Borrow borrowed, std::string_view axes,
-                                 SourceLocation where = SourceLocation::current()) {
-    return host::Communicator(std::make_shared<const Communicator>(world, borrowed, axes, where));
+inline shardkit::Communicator borrow(World& world, Borrow borrowed, std::string_view axes,
+                                     SourceLocation where = SourceLocation::current()) {
+    return shardkit::Communicator(std::make_shared<const Communicator>(world, borrowed, axes, where));
 }
 
 /// Returns NCCL's own communicator, which the World owns; null after an abort, and for a group of one rank that was
 /// split off. While the World has a verb under way, no call of yours may use it.
 /// @throws UsageError for a communicator of another engine
-inline ncclComm_t native(const host::Communicator& comm, SourceLocation where = SourceLocation::current()) {
+inline ncclComm_t native(const shardkit::Communicator& comm, SourceLocation where = SourceLocation::current()) {
     const auto* const verbs = dynamic_cast<const Communicator*>(comm.verbs().get());
     if (verbs == nullptr) {
         throw_usage_error(where, "a communicator of the engine ", comm.engine_name(),

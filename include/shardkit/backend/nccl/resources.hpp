@@ -73,7 +73,7 @@ struct Resources {
     /// Returns the stream of reductions: communication, if they have none of their own.
     gpu::TimelineRef reductions() noexcept { return reduction ? reduction->ref() : communication.ref(); }
     /// Returns whether verbs on `stream` run beside all others.
-    bool runs_beside(const gpu::TimelineRef& stream) noexcept {
+    bool runs_beside(const Stream& stream) noexcept {
         return reduction && stream.native() == reduction->ref().native();
     }
     /// Returns the staging memory that verbs on that stream use in turn.

@@ -4,12 +4,13 @@
 #include <shardkit/detail/hide_macros.inc>
 
 #include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::nccl {
 

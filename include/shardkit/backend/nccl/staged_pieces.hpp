@@ -59,7 +59,7 @@ class StagedPieces {
     struct Piece {
         std::size_t at;
         std::size_t size;
-        gpu::TimelineRef::Event added;
+        Event added;
     };
 
     template <class Sum>

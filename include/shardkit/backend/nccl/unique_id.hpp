@@ -12,8 +12,8 @@
 
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/lane_order.hpp>
-#include <shardkit/comm/broadcast.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/verbs/broadcast.hpp>
 
 namespace shardkit::nccl {
 
@@ -57,12 +57,11 @@ class UniqueId {
 };
 
 /// Creates a UniqueId on rank 0 and broadcasts it, over a communicator that works on host memory, for example MPI's.
-///     mpi::World job;  nccl::World world{nccl::share_unique_id(mpi::Communicator(job)), ...};
+///     mpi::World job;  nccl::World world{nccl::share_unique_id(shardkit::Communicator(job)), ...};
 /// Collective; returns when the id has arrived.
 /// @throws CommError on every rank when rank 0 cannot create it; what the communicator's broadcast throws
-template <Communicator C>
-UniqueId share_unique_id(const C& comm, const AnyStream& stream = {},
-                         SourceLocation where = SourceLocation::current()) {
+inline UniqueId share_unique_id(const shardkit::Communicator& comm, const Stream& stream = {},
+                                SourceLocation where = SourceLocation::current()) {
     std::optional<UniqueId> id;
     std::exception_ptr error;
     if (comm.rank() == 0) {

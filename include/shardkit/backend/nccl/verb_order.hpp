@@ -18,7 +18,7 @@
 namespace shardkit::nccl::detail {
 
 /// Returns whether any of the streams is part of a capture, during which the host must not wait.
-inline bool captures(const Streams<gpu::TimelineRef>& streams) noexcept {
+inline bool captures(const Streams& streams) noexcept {
     return streams.compute.capture() != 0 || streams.communication.capture() != 0 || streams.reduction.capture() != 0;
 }
 
@@ -69,7 +69,7 @@ class VerbOrder {
     /// Makes the host wait for the oldest verb if as many as allowed are running. Does nothing in a capture, which
     /// forbids waiting and runs nothing.
     /// @throws what the timeline's `synchronize` throws
-    void wait_for_room(const Streams<gpu::TimelineRef>& streams, SourceLocation where) const {
+    void wait_for_room(const Streams& streams, SourceLocation where) const {
         const std::optional<Mark>& oldest = marks_[given_ % marks_.size()];
         if (!oldest || captures(streams)) { return; }
         oldest->stream.synchronize(oldest->event, where);
@@ -99,7 +99,7 @@ class VerbOrder {
   private:
     struct Mark {
         gpu::TimelineRef stream;
-        gpu::TimelineRef::Event event;
+        Event event;
         std::uint64_t begin;  // numbers of its calls in the flight recorder
         std::uint64_t end;
     };

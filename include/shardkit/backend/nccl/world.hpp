@@ -21,7 +21,6 @@
 #include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/owned_bytes.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/call.hpp>
@@ -45,6 +44,7 @@
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/recorder/record_files.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::nccl {
 
@@ -140,12 +140,12 @@ class World final : public detail::Connections {
     const Options& options() const noexcept { return options_; }
     engine::Traits traits() const noexcept { return traits_of(options_, ranks_); }
     /// Returns the streams for a Rank.
-    Streams<gpu::TimelineRef> streams() noexcept {
+    Streams streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref(), resources_->reductions()};
     }
 
     /// Returns the communicator over all ranks: see communicator.hpp.
-    host::Communicator communicator();
+    shardkit::Communicator communicator();
 
     /// Allocates zeroed device memory out of the World's chunks.
     gpu::detail::OwnedBytes buffer(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
@@ -202,7 +202,7 @@ class World final : public detail::Connections {
     }
 
     /// Returns whether verbs on that stream run beside all others.
-    bool runs_beside(const gpu::TimelineRef& stream) const noexcept { return resources_->runs_beside(stream); }
+    bool runs_beside(const Stream& stream) const noexcept { return resources_->runs_beside(stream); }
     /// Returns scratch memory of the device for verbs on that stream, used in the order in which they are given.
     std::span<std::byte> staging(const gpu::TimelineRef& stream) const noexcept {
         return resources_->staging_of(stream);
@@ -237,7 +237,7 @@ class World final : public detail::Connections {
     /// Counts the launch of a CUDA graph with verbs as a verb on `stream`, for a loop that never waits otherwise: see
     /// Options::verbs_ahead.
     /// @throws CommError when a peer is gone; UsageError for a stream of the host
-    void keep_pace(const AnyStream& given, SourceLocation where = SourceLocation::current()) {
+    void keep_pace(const Stream& given, SourceLocation where = SourceLocation::current()) {
         act();
         require_usable("keep_pace", where);
         const gpu::TimelineRef stream(given, where);
@@ -397,7 +397,7 @@ class World final : public detail::Connections {
         detail::Group& sums = detail::connect_again(*this, group, group.made_as, detail::config_of(options_),
                                                     detail::making_sums, where);
         register_memory(where);
-        const gpu::TimelineRef stream = streams().communication;
+        const gpu::TimelineRef stream(streams().communication, where);
         const std::string refusal =
             detail::try_sum(*this, group, sums, {host_records(), staging(stream), stream, conversions()}, where);
         if (refusal.empty()) {

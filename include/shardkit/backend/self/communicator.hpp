@@ -7,35 +7,30 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::self {
 
 /// What the planner must know about the engine.
 inline constexpr engine::Traits traits{.adds_along_trees = true};
 
-/// A rank's end of a group of one rank.
-using Communicator = host::Communicator;
-
 namespace detail {
 
 /// The verbs of a group of one rank. In place, every verb does nothing; out of place it copies, or converts like a
 /// reduction over one rank. It allocates nothing.
 class RankVerbs final : public host::Verbs {
-    using Stream = AnyStream;
-
   public:
     RankVerbs(engine::Journal& journal, std::string_view axes) : host::Verbs(0, 1, journal.label(axes)) {}
 

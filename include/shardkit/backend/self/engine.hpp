@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/self/communicator.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::self {
 

@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/communicator.hpp>
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/host/reducer.hpp>
 #include <shardkit/backend/host/verbs.hpp>
@@ -20,13 +19,14 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/backend/threads/world.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/comm/uneven_counts.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -101,25 +101,23 @@ namespace shardkit::threads::detail {
 ///          rank and before any output is written, when the ranks' calls disagree in verb, type, count, operation or
 ///          root.
 class RankVerbs final : public host::Verbs {
-    using Stream = AnyStream;
-
   public:
     RankVerbs(const GroupHandle& handle, std::shared_ptr<Group> kept)
         : host::Verbs(handle.rank, handle.group->size(), *handle.label), handle_(handle), kept_(std::move(kept)) {}
 
     /// Makes the end of `group`, which the world or `kept` keeps.
-    static host::Communicator communicator(World& world, Group& group, std::size_t rank, std::string_view axes,
-                                           std::shared_ptr<Group> kept = {}) {
+    static Communicator communicator(World& world, Group& group, std::size_t rank, std::string_view axes,
+                                     std::shared_ptr<Group> kept = {}) {
         GroupHandle handle{&world, &group, rank, nullptr, nullptr};
         RankState& state = world.state(handle);
         handle.label = &state.journal.label(axes, group.world_ranks());
         handle.thread = &state;
-        return host::Communicator(std::make_shared<const RankVerbs>(handle, std::move(kept)));
+        return Communicator(std::make_shared<const RankVerbs>(handle, std::move(kept)));
     }
 
     std::string_view engine_name() const noexcept override { return "threads"; }
     engine::Traits traits() const noexcept override { return threads::traits; }
-    Streams<Stream> streams() const noexcept override {
+    Streams streams() const noexcept override {
         RankState& state = handle_.world->state(handle_);
         return {{}, state.stream(Caller::communication), state.stream(Caller::reduction)};
     }
@@ -292,10 +290,3 @@ class RankVerbs final : public host::Verbs {
 };
 
 }  // namespace shardkit::threads::detail
-
-namespace shardkit::threads {
-
-/// A rank's end of a group of ranks that are threads of this process: see detail::RankVerbs.
-using Communicator = host::Communicator;
-
-}  // namespace shardkit::threads

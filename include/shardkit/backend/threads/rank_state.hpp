@@ -10,8 +10,8 @@
 #include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/range.hpp>
 
@@ -55,9 +55,9 @@ struct RankState : ThreadState {
 
     static constexpr std::size_t index(Caller caller) noexcept { return static_cast<std::size_t>(caller) - 1; }
     ThreadState& thread(Caller caller) noexcept { return caller == Caller::rank ? *this : streams[index(caller)]; }
-    AnyStream stream(Caller caller) const noexcept {
+    Stream stream(Caller caller) const noexcept {
         const auto& queue = queues[index(caller)];
-        return queue ? AnyStream(*queue) : AnyStream();
+        return queue ? Stream(*queue) : Stream();
     }
 
     /// Returns whether no thread of this rank can go on by itself: its own thread waits, for peers or for its

@@ -22,7 +22,6 @@
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
@@ -80,13 +79,12 @@ class World : shardkit::detail::NotCopied {
     /// Returns when all work that the rank gave to its streams has run.
     /// @throws the first exception of that work
     void drain(std::size_t rank) {
-        shardkit::detail::synchronize_all([](const AnyStream& stream) { stream.synchronize(); },
-                                          states_[rank].stream(Caller::communication),
-                                          states_[rank].stream(Caller::reduction));
+        const RankState& state = states_[rank];
+        Streams{{}, state.stream(Caller::communication), state.stream(Caller::reduction)}.synchronize();
     }
     /// Returns which of the rank's streams it is.
     /// @throws UsageError when it is none of them
-    Caller owner(const AnyStream& stream, const GroupHandle& handle, SourceLocation where) const {
+    Caller owner(const Stream& stream, const GroupHandle& handle, SourceLocation where) const {
         for (const Caller caller : {Caller::communication, Caller::reduction}) {
             const auto& queue = state(handle).queues[RankState::index(caller)];
             if (queue && stream.runs_on(*queue)) { return caller; }

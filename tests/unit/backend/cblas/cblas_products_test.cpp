@@ -11,11 +11,11 @@ namespace cblas_products_test {
 
 namespace sk = shardkit;
 
-static_assert(sk::rules::MatrixProducts<sk::CblasProducts, sk::InlineStream, float>);
+static_assert(sk::rules::MatrixProducts<sk::CblasProducts, sk::Stream, float>);
 
 TEST_CASE("a CBLAS multiplies row-major matrices, and writes half of a symmetric result") {
-    products_cases::check_host_products<float>(sk::CblasProducts{}, sk::InlineStream{});
-    products_cases::check_host_products<double>(sk::CblasProducts{}, sk::InlineStream{});
+    products_cases::check_host_products<float>(sk::CblasProducts{}, sk::Stream{});
+    products_cases::check_host_products<double>(sk::CblasProducts{}, sk::Stream{});
 }
 
 }  // namespace cblas_products_test

@@ -39,7 +39,7 @@ struct Rank {
     Timeline compute{compute_stream.ref(), {.events = 8, .scratch_bytes = 0}};
     Timeline communication{communication_stream.ref(), {.events = 8, .scratch_bytes = 0}};
     Timeline reduction{reduction_stream.ref(), {.events = 8, .scratch_bytes = 0}};
-    shardkit::Streams<TimelineRef> streams{compute.ref(), communication.ref(), reduction.ref()};
+    shardkit::Streams streams{compute.ref(), communication.ref(), reduction.ref()};
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ struct Trainer {
         communication.ref().wait(updated);
         communication.ref().wait(last_use);
         work.enqueue(communication.ref(), [this] { gathered = shard; });
-        const TimelineRef::Event ready = communication.ref().record();
+        const shardkit::Event ready = communication.ref().record();
         compute.ref().wait(ready);
         work.enqueue(compute.ref(), [this] { seen.push_back(gathered); });
         last_use = compute.ref().record();
@@ -69,8 +69,8 @@ struct Trainer {
     Stream communication_stream;
     Timeline compute;
     Timeline communication;
-    TimelineRef::Event updated{};
-    TimelineRef::Event last_use{};
+    shardkit::Event updated{};
+    shardkit::Event last_use{};
     std::size_t shard = 0;
     std::size_t gathered = 1000;
     std::vector<std::size_t> seen;
@@ -110,9 +110,9 @@ TEST_CASE("Timeline: a second capture after the first, with the events of the fi
 
 TEST_CASE("Timeline: waiting in a capture for an event from outside does nothing, and neither does the reverse") {
     Trainer t(Pace::lazy);
-    const TimelineRef::Event outside = t.communication.ref().record();
+    const shardkit::Event outside = t.communication.ref().record();
     REQUIRE(cudaStreamBeginCapture(t.compute.ref().native(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    const TimelineRef::Event inside = t.compute.ref().record();
+    const shardkit::Event inside = t.compute.ref().record();
     standin::reset_calls();
     t.compute.ref().wait(outside);
     CHECK(standin::calls("cudaStreamWaitEvent") == 0);
@@ -146,7 +146,7 @@ TEST_CASE("Timeline: an event from before a capture keeps its order after it, wh
         int value = 0;
         int seen = -1;
         t.work.enqueue(t.compute.ref(), [&] { value = 7; });
-        const TimelineRef::Event before = t.compute.ref().record();
+        const shardkit::Event before = t.compute.ref().record();
         cudaGraphExec_t graph = t.capture(2);
         t.communication.ref().wait(before);
         t.work.enqueue(t.communication.ref(), [&] { seen = value; });
@@ -163,7 +163,7 @@ TEST_CASE("Timeline: a capture that was spoilt leaves the timelines as they were
         REQUIRE(cudaStreamBeginCapture(t.compute.ref().native(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
         t.communication.ref().wait(t.compute.ref().record());
         CHECK(cudaStreamSynchronize(t.communication.ref().native()) == cudaErrorStreamCaptureUnsupported);
-        const TimelineRef::Event spoilt = t.communication.ref().record();
+        const shardkit::Event spoilt = t.communication.ref().record();
         t.compute.ref().wait(spoilt);
         t.communication.ref().wait(t.compute.ref().record());
         cudaGraph_t graph = nullptr;

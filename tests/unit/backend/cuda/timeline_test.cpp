@@ -33,7 +33,7 @@ using standin::Pace;
 
 static_assert(!std::is_copy_constructible_v<Timeline> && !std::is_move_constructible_v<Timeline>);
 static_assert(!std::is_default_constructible_v<TimelineRef>, "there is no default stream");
-static_assert(std::is_trivially_copyable_v<TimelineRef> && std::is_trivially_copyable_v<TimelineRef::Event>);
+static_assert(std::is_trivially_copyable_v<TimelineRef> && std::is_trivially_copyable_v<shardkit::Event>);
 
 namespace {
 
@@ -95,7 +95,7 @@ TEST_CASE("Timeline: work behind a wait runs after the event of another timeline
 TEST_CASE("Timeline: a default event has happened, and waiting for one's own event does nothing") {
     Pair p;
     p.consumer.ref().wait({});
-    const TimelineRef::Event own = p.consumer.ref().record();
+    const shardkit::Event own = p.consumer.ref().record();
     p.consumer.ref().wait(own);
     CHECK(standin::calls("cudaStreamWaitEvent") == 0);
     p.producer.ref().wait(own);
@@ -110,12 +110,12 @@ TEST_CASE("Timeline: sequences much longer than the ring lose no edge in either 
             Pair p(events, producer_pace, consumer_pace);
             std::array<std::size_t, slots> buffer{};
             std::vector<std::size_t> read;
-            std::array<TimelineRef::Event, slots> released{};
+            std::array<shardkit::Event, slots> released{};
             for (std::size_t i = 0; i < steps; ++i) {
                 std::size_t& slot = buffer[i % slots];
                 p.producer.ref().wait(released[i % slots]);
                 p.work.enqueue(p.producer.ref(), [&slot, i] { slot = i; });
-                const TimelineRef::Event written = p.producer.ref().record();
+                const shardkit::Event written = p.producer.ref().record();
                 for (std::size_t other = 0; other < i % 4; ++other) { p.producer.ref().record(); }
                 p.consumer.ref().wait(written);
                 p.work.enqueue(p.consumer.ref(), [&slot, &read] { read.push_back(slot); });
@@ -135,12 +135,12 @@ TEST_CASE("Timeline: an event that the ring has passed over waits for the oldest
             Pair p(events);
             std::size_t done = 0;
             p.work.enqueue(p.producer.ref(), [&] { ++done; });
-            const TimelineRef::Event first = p.producer.ref().record();
+            const shardkit::Event first = p.producer.ref().record();
             for (std::size_t i = 0; i < later; ++i) {
                 p.work.enqueue(p.producer.ref(), [&] { ++done; });
                 p.producer.ref().record();
             }
-            const TimelineRef::Event copy = first;
+            const shardkit::Event copy = first;
             p.consumer.ref().wait(copy);
             std::size_t seen = 0;
             p.work.enqueue(p.consumer.ref(), [&] { seen = done; });
@@ -300,7 +300,7 @@ TEST_CASE("Timeline: a failed record or wait is kept, and every later synchroniz
     }
     for (const bool waiting : {false, true}) {
         Pair p;
-        const TimelineRef::Event event = p.producer.ref().record();
+        const shardkit::Event event = p.producer.ref().record();
         standin::fail_next("cudaStreamGetCaptureInfo", cudaErrorInvalidResourceHandle);
         if (waiting) {
             p.consumer.ref().wait(event);
@@ -342,7 +342,7 @@ TEST_CASE("Timeline: the host waits for one event and no further, and sees which
         CHECK(!timeline.is_ahead(event));
         CHECK(!timeline.is_ahead({}));
         CHECK(done == 1);
-        timeline.synchronize(shardkit::gpu::TimelineRef::Event());
+        timeline.synchronize(shardkit::Event());
         CHECK(done == 1);
         CHECK(timeline.advanced(passed));
         CHECK(!timeline.advanced(passed));

@@ -9,13 +9,13 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/host/command_queue.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 
 namespace command_queue_test {
 
 namespace {
 
-using shardkit::AnyStream;
+using shardkit::Stream;
 using shardkit::host::detail::CommandQueue;
 
 struct Planted : std::runtime_error {
@@ -111,25 +111,25 @@ TEST_CASE("CommandQueue: its end runs what was submitted, and forgets a failure 
     CHECK(ran == 100);
 }
 
-TEST_CASE("AnyStream: a default stream runs work in the caller and its events have happened") {
-    const AnyStream stream;
+TEST_CASE("Stream: a default stream runs work in the caller and its events have happened") {
+    const Stream stream;
     int ran = 0;
     stream.submit([&] { ++ran; });
     CHECK(ran == 1);
     CHECK(stream.is_inline());
     CHECK_NOTHROW(stream.wait(stream.record()));
-    CHECK_NOTHROW(stream.wait(AnyStream::Event{}));
+    CHECK_NOTHROW(stream.wait(shardkit::Event{}));
     CHECK_NOTHROW(stream.synchronize());
     CHECK_THROWS_AS(stream.submit([] { throw Planted("planted"); }), Planted);
 }
 
-TEST_CASE("AnyStream: events order the work of streams") {
+TEST_CASE("Stream: events order the work of streams") {
     for (int repeat = 0; repeat < 100; ++repeat) {
         CommandQueue first_queue;
         CommandQueue second_queue;
-        const AnyStream first(first_queue);
-        const AnyStream second(second_queue);
-        const AnyStream here;
+        const Stream first(first_queue);
+        const Stream second(second_queue);
+        const Stream here;
         int value = 0;  // no atomic: the events are what orders the threads
         first.submit([&] {
             std::this_thread::yield();
@@ -147,9 +147,9 @@ TEST_CASE("AnyStream: events order the work of streams") {
     }
 }
 
-TEST_CASE("AnyStream: settling waits, and leaves a failure to the next wait") {
+TEST_CASE("Stream: settling waits, and leaves a failure to the next wait") {
     CommandQueue queue;
-    const AnyStream stream(queue);
+    const Stream stream(queue);
     std::atomic<bool> go{false};
     const auto fail = [&] {
         stream.submit([&go] {
@@ -166,21 +166,21 @@ TEST_CASE("AnyStream: settling waits, and leaves a failure to the next wait") {
             go = true;
         });
         if (by_event) {
-            AnyStream().settle(failed);
+            Stream().settle(failed);
         } else {
             stream.settle();
         }
         CHECK(go);
         opener.join();
-        CHECK_THROWS_AS(AnyStream().wait(failed), Planted);
+        CHECK_THROWS_AS(Stream().wait(failed), Planted);
         CHECK_NOTHROW(stream.synchronize());
     }
 }
 
-TEST_CASE("AnyStream: an inline stream that waits for an event is told of the failure before it") {
+TEST_CASE("Stream: an inline stream that waits for an event is told of the failure before it") {
     CommandQueue queue;
-    const AnyStream stream(queue);
-    const AnyStream here;
+    const Stream stream(queue);
+    const Stream here;
     stream.submit([] { throw Planted("planted"); });
     CHECK_THROWS_AS(here.wait(stream.record()), Planted);
     CHECK_NOTHROW(stream.synchronize());

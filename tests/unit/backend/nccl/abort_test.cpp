@@ -13,11 +13,11 @@
 
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/native.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
@@ -44,7 +44,7 @@ void restart(int nccl_version = NCCL_VERSION_CODE) {
     standin::set_nccl_version(nccl_version);
 }
 
-void add_over(const Comm& comm, std::span<float> values, const gpu::TimelineRef& stream) {
+void add_over(const Comm& comm, std::span<float> values, const shardkit::Stream& stream) {
     all_reduce_in_place(comm, ReduceOp::sum, values, stream);
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("nccl: communicators whose kernels sit behind each other's hung one ar
                 const Comm comm(world);
                 const Comm other = split(comm, 0, rank, "other");
                 auto values = world.communicator().buffer<float>(100);
-                const auto stream = world.streams().communication;
+                const shardkit::gpu::TimelineRef stream(world.streams().communication);
                 if (rank == 1) {
                     standin::kill_rank(nccl::native(comm));
                     return standin::kill_rank(nccl::native(other));
@@ -239,7 +239,7 @@ TEST_CASE(
         const Comm comm(world);
         const Comm child = split(comm, 0, rank, "child");
         auto values = world.communicator().buffer<float>(100);
-        const auto stream = world.streams().communication;
+        const shardkit::gpu::TimelineRef stream(world.streams().communication);
         if (rank == 1) { return standin::kill_rank(users[1]); }
         add_over(comm, values.span(), stream);
         add_over(child, values.span(), stream);

@@ -13,7 +13,6 @@
 #include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -29,6 +28,7 @@
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/all_gather.hpp>
 
 #include "given_kernels.hpp"
 #include "gpu_ranks.hpp"
@@ -55,7 +55,7 @@ using Layer = sk::Sharded<sk::Params<Weight<T>, Bias<T>>, sk::DynamicPolicy>;
 
 /// How a trainer's own kernels run.
 template <class Work>
-void submit(const sk::AnyStream& stream, const Work& work) {
+void submit(const sk::Stream& stream, const Work& work) {
     if (!stream.on_device()) { return stream.submit(work); }
     host_functions::LaunchedStream(sk::gpu::TimelineRef(stream)).submit(work);
 }
@@ -63,7 +63,7 @@ void submit(const sk::AnyStream& stream, const Work& work) {
 /// Gradients of two microbatches, what becomes of them, and what verbs make of numbers of the ranks.
 template <class T>
 std::vector<double> results_of(Rank& rank, const sk::DynamicPolicy& policy) {
-    const sk::AnyStream stream = rank.compute_stream();
+    const sk::Stream stream = rank.compute_stream();
     Layer<T> layer{rank, "layer.0", {}, {policy}};
     layer.initialize(trainer_layer::first_value);
     const auto activations = rank.buffer<T>(weight_size);

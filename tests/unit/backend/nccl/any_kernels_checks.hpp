@@ -8,10 +8,11 @@
 
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/host/engine.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 #include "unit/backend/cuda/typed_bytes.hpp"
 
@@ -26,7 +27,7 @@ using Kernels = sk::host::AnyKernels;
 template <class T>
 class Memory {
   public:
-    Memory(const sk::AnyStream& stream, const std::vector<T>& values) : stream_(stream), host_(values) {
+    Memory(const sk::Stream& stream, const std::vector<T>& values) : stream_(stream), host_(values) {
         if (!stream.on_device()) { return; }
         device_ = on_device<T>(values.size(), sk::gpu::StreamRef(sk::gpu::TimelineRef(stream).native()));
         Kernels::copy_in(stream_, std::span<const T>(host_), device_.span());
@@ -39,7 +40,7 @@ class Memory {
     }
 
   private:
-    sk::AnyStream stream_;
+    sk::Stream stream_;
     std::vector<T> host_;
     TypedBytes<T> device_;
 };
@@ -55,7 +56,7 @@ struct Double {
 };
 
 /// What every kernel makes of some numbers.
-inline std::vector<double> results_on(const sk::AnyStream& stream) {
+inline std::vector<double> results_on(const sk::Stream& stream) {
     constexpr std::size_t count = 5;
     Memory<float> a(stream, {1, 2, 3, 4, 5});
     Memory<float> b(stream, std::vector<float>(count));

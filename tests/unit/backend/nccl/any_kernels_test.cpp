@@ -9,7 +9,7 @@
 
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 
 #include "any_kernels_checks.hpp"
@@ -56,7 +56,7 @@ TEST_CASE("AnyKernels: a kernel that no file launches, and a function of the hos
     standin::reset();
     const sk::gpu::Stream stream;
     sk::gpu::Timeline timeline{stream.ref()};
-    const sk::AnyStream any = timeline.ref();
+    const sk::Stream any = timeline.ref();
     const std::string told =
         thrown_message<sk::UsageError>([&] { Kernels::run_once(any, host_functions::NeverLaunched{}); });
     CHECK(told.find("RunOnce<host_functions::NeverLaunched>") != std::string::npos);
@@ -64,7 +64,7 @@ TEST_CASE("AnyKernels: a kernel that no file launches, and a function of the hos
     CHECK(thrown_message<sk::UsageError>([&] { any.submit([] {}); }).find("a function of the host") !=
           std::string::npos);
     CHECK(thrown_message<sk::UsageError>([&] {
-              sk::gpu::TimelineRef{sk::AnyStream{}};
+              sk::gpu::TimelineRef{sk::Stream{}};
           }).find("expected one of a device") != std::string::npos);
 }
 

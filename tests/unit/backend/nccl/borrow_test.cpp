@@ -12,12 +12,12 @@
 #include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../../thrown_message.hpp"
 #include "../verb_suite.hpp"

@@ -6,7 +6,6 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/split.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/tensor_list.hpp>
@@ -16,6 +15,7 @@
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "alone.hpp"
 #include "gpu_ranks.hpp"

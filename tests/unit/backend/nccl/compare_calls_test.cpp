@@ -10,7 +10,6 @@
 
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/comm/compare_calls.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -22,6 +21,7 @@
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
@@ -88,7 +88,7 @@ TEST_CASE("nccl: ranks that make the same calls agree, whenever they compare") {
         for (const CompareCalls when : {CompareCalls::off, CompareCalls::each_step, CompareCalls::each_call}) {
             gpu_ranks::restart(pace);
             const auto outcomes =
-                outcomes_of(when, [](const Comm& world, std::span<float> full, const Comm::Stream& stream) {
+                outcomes_of(when, [](const Comm& world, std::span<float> full, const shardkit::Stream& stream) {
                     all_gather_in_place(world, full, stream, here);
                 });
             CHECK(gpu_ranks::first_error(outcomes) == "");
@@ -102,7 +102,7 @@ TEST_CASE("nccl: a rank that calls another verb of the same size is named") {
         for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
             gpu_ranks::restart(pace);
             const auto outcomes =
-                outcomes_of(when, [](const Comm& world, std::span<float> full, const Comm::Stream& stream) {
+                outcomes_of(when, [](const Comm& world, std::span<float> full, const shardkit::Stream& stream) {
                     reduce_scatter_in_place(world, ReduceOp::sum, full, stream, here);
                 });
             check_told(outcomes,
@@ -117,7 +117,7 @@ TEST_CASE("nccl: a rank that gives another number of elements is named") {
     for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
         gpu_ranks::restart();
         const auto outcomes =
-            outcomes_of(when, [](const Comm& world, std::span<float> full, const Comm::Stream& stream) {
+            outcomes_of(when, [](const Comm& world, std::span<float> full, const shardkit::Stream& stream) {
                 all_gather_in_place(world, full.first(4 * 11), stream, here);
             });
         check_told(outcomes, "rank 0 calls all_gather of 12 fp32 at train.cpp:5, rank 3 calls all_gather of 11 fp32");
@@ -151,13 +151,13 @@ TEST_CASE("nccl: a rank that calls one more, or one less, is named") {
     for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
         gpu_ranks::restart();
         check_told(outcomes_of(when,
-                               [](const Comm& world, std::span<float> full, const Comm::Stream& stream) {
+                               [](const Comm& world, std::span<float> full, const shardkit::Stream& stream) {
                                    all_gather_in_place(world, full, stream, here);
                                    barrier(world, stream, here);
                                }),
                    "the ranks disagree in call 4: rank 0 calls nothing more, rank 3 calls barrier at train.cpp:5");
         gpu_ranks::restart();
-        check_told(outcomes_of(when, [](const Comm&, std::span<float>, const Comm::Stream&) {}),
+        check_told(outcomes_of(when, [](const Comm&, std::span<float>, const shardkit::Stream&) {}),
                    "the ranks disagree in call 3: rank 0 calls all_gather of 12 fp32 at train.cpp:5, rank 3 calls "
                    "nothing more");
     }

@@ -14,7 +14,6 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
@@ -24,6 +23,7 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "captured_step.hpp"
 #include "exit_status.hpp"

@@ -10,7 +10,7 @@
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/native.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"

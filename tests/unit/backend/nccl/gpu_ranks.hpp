@@ -14,12 +14,13 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/host/engine.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 #include "../rank_checks.hpp"
 #include "../verb_values.hpp"
@@ -30,7 +31,7 @@
 namespace gpu_ranks {
 
 namespace sk = shardkit;
-using Comm = sk::host::Communicator;
+using Comm = sk::Communicator;
 using rank_checks::Kind;
 using rank_checks::Outcome;
 

@@ -20,7 +20,6 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/kernels.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/kernels/update.hpp>
@@ -60,7 +59,7 @@ class Kept {
 /// What test::EnqueuedKernels want of a stream.
 class LaunchedStream {
   public:
-    LaunchedStream(const shardkit::AnyStream& stream) : stream_(stream) {}  // implicit: kernels get the engine's
+    LaunchedStream(const shardkit::Stream& stream) : stream_(stream) {}  // implicit: kernels get the engine's
 
     void synchronize() const { stream_.synchronize(); }
     template <class Work>
@@ -130,7 +129,7 @@ concept Launched = !std::same_as<Kernel, shardkit::engine::RunOnce<NeverLaunched
 /// What backend/cub/launches.cuh is where there is a GPU.
 template <host_functions::Launched Kernel>
 struct shardkit::engine::DeviceLaunchOf<Kernel> {
-    static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
+    static void run(const shardkit::Stream& stream, const Kernel& kernel) {
         host_functions::Given::all().add(typeid(Kernel));
         kernel.template on<host_functions::Kernels>(shardkit::gpu::TimelineRef(stream));
     }
@@ -158,7 +157,7 @@ void launch_updates() {
 template <class Rule>
 struct shardkit::engine::DeviceLaunchOf<shardkit::engine::ForEachIndex<shardkit::detail::BeginUpdatesAs<Rule>>> {
     using Kernel = shardkit::engine::ForEachIndex<shardkit::detail::BeginUpdatesAs<Rule>>;
-    static void run(const shardkit::AnyStream& stream, const Kernel& kernel) {
+    static void run(const shardkit::Stream& stream, const Kernel& kernel) {
         host_functions::launch_updates<Rule, shardkit::Precision<double>, shardkit::Precision<float>,
                                        shardkit::Precision<shardkit::bf16>, shardkit::Precision<shardkit::fp16>>();
         host_functions::Given::all().add(typeid(Kernel));

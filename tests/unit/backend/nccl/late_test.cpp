@@ -14,12 +14,12 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/recorder/record_files.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../../../../examples/who_is_missing/read_record.hpp"
 #include "../../../../examples/who_is_missing/stragglers.hpp"

@@ -25,11 +25,11 @@ using muon_training::Mesh;
 /// The host's products in the order of a GPU's stream; how cuBLAS is called, cublas_products_test.cpp says.
 struct LaunchedProducts {
     template <class Product>
-    static void multiply(const sk::AnyStream& stream, const Product& product) {
+    static void multiply(const sk::Stream& stream, const Product& product) {
         sk::HostProducts::multiply(host_functions::LaunchedStream(stream), product);
     }
     template <class Product>
-    static void gram(const sk::AnyStream& stream, const Product& product) {
+    static void gram(const sk::Stream& stream, const Product& product) {
         sk::HostProducts::gram(host_functions::LaunchedStream(stream), product);
     }
 };

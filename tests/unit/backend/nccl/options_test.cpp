@@ -15,12 +15,12 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/nccl/native.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
-#include <shardkit/comm/broadcast.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/comm/split.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/broadcast.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../../thrown_message.hpp"
 #include "../verb_suite.hpp"
@@ -213,7 +213,7 @@ TEST_CASE("nccl: each collective says what the options ask for, and nothing wher
         std::vector<recorder::RecentCall> recorded;
         std::array<int, 2> right{};
         const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
-            const auto stream = world.streams().communication;
+            const shardkit::gpu::TimelineRef stream(world.streams().communication);
             for (const std::size_t count : {std::size_t{1024}, std::size_t{1026}}) {
                 auto values = world.communicator().buffer<float>(count);
                 all_gather_in_place(comm, values.span(), stream);
@@ -359,7 +359,7 @@ TEST_CASE("nccl: what an older NCCL does not know of calls and captures is refus
 
 TEST_CASE("nccl: the World's communication stream comes before its compute stream; the user's stay as they are") {
     gpu_ranks::restart();
-    const auto priority_of = [](const gpu::TimelineRef& stream) {
+    const auto priority_of = [](const shardkit::Stream& stream) {
         int priority = 1;
         CHECK(cudaStreamGetPriority(stream.native(), &priority) == cudaSuccess);
         return priority;

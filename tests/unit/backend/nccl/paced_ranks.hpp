@@ -71,7 +71,7 @@ std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, c
 }
 
 /// How a trainer's own kernels run on these ranks.
-inline constexpr auto submit = [](const sk::AnyStream& stream, const auto& work) {
+inline constexpr auto submit = [](const sk::Stream& stream, const auto& work) {
     host_functions::LaunchedStream(stream).submit(work);
 };
 

@@ -12,11 +12,10 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/host/communicator.hpp>
 #include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/host/verbs.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
@@ -28,6 +27,7 @@
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
+#include <shardkit/verbs/communicator.hpp>
 
 #include "paced_ranks.hpp"
 
@@ -131,7 +131,7 @@ TEST_CASE("nccl: what a rank holds at most is the plan to the byte, with states 
                 CAPTURE(std::string(policy.name()));
                 CAPTURE(static_cast<int>(master));
                 const auto on_rank = [&](auto& its, const auto&) {
-                    const sk::host::Communicator world(std::make_shared<const Counted>(its.world().verbs()));
+                    const sk::Communicator world(std::make_shared<const Counted>(its.world().verbs()));
                     for (const auto offload : {sk::Offload::none, sk::Offload::states, sk::Offload::update}) {
                         CAPTURE(static_cast<int>(offload));
                         sk::Rank<Mesh> rank{its.mesh(), world, its.options(), its.streams()};

@@ -16,11 +16,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/nccl/shrink.hpp>
-#include <shardkit/comm/all_gather.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/compare_calls.hpp>
-#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
@@ -31,6 +27,10 @@
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/all_gather.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
+#include <shardkit/verbs/reduce_scatter.hpp>
 
 #include "../../thrown_message.hpp"
 #include "alone.hpp"
@@ -287,7 +287,7 @@ TEST_CASE("nccl: staging memory grows behind all verbs that use it, on whichever
     options.separate_reductions = false;
     const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
         bool over = false;
-        const auto compute = world.streams().compute;
+        const shardkit::gpu::TimelineRef compute(world.streams().compute);
         auto values = world.communicator().buffer<bf16>(100);
         all_reduce_in_place(comm, ReduceOp::sum, values.span(), compute, here);  // staged, as fp32
         const auto note = [](void* flag) { *static_cast<bool*>(flag) = true; };
@@ -525,7 +525,7 @@ TEST_CASE(
             Rank<Mesh> rank(Mesh(ranks), comm, {}, world.streams());
             Sharded<Wide, ShardGradOp> layer(rank, "layer", {shape<Wide>(elements)});
             Model model{layer};
-            const auto stream = world.streams().compute;
+            const shardkit::gpu::TimelineRef stream(world.streams().compute);
             Accumulation accumulation{model};
             auto gradients = accumulation.gradients(layer);
             const std::vector<bf16> ones(elements, bf16(1.0F));

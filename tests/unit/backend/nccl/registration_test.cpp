@@ -10,7 +10,6 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
@@ -22,6 +21,7 @@
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/model.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../../thrown_message.hpp"
 #include "gpu_ranks.hpp"

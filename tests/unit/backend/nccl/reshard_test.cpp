@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/policy/policies.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "files_in_cache.hpp"
 #include "gpu_ranks.hpp"

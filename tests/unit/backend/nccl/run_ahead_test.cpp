@@ -13,10 +13,10 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/nccl/native.hpp>
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/recorder/record_files.hpp>
+#include <shardkit/verbs/all_reduce.hpp>
+#include <shardkit/verbs/barrier.hpp>
 
 #include "../../../../examples/who_is_missing/read_record.hpp"
 #include "captured_step.hpp"
@@ -104,7 +104,7 @@ TEST_CASE("nccl: a host that is away for long is not taken for one that is block
     const auto outcomes =
         gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [](const Comm& comm, nccl::World& world) {
             auto values = world.communicator().buffer<float>(100);
-            const auto stream = world.streams().communication;
+            const shardkit::gpu::TimelineRef stream(world.streams().communication);
             for (int i = 0; i < 2; ++i) {
                 all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
                 std::this_thread::sleep_for(3 * gpu_ranks::short_timeout);
@@ -156,7 +156,7 @@ TEST_CASE("nccl: nor while NCCL is still ending it, and a flight record calls it
         options.record = folder.file("run");
         const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
             auto values = world.communicator().buffer<float>(100);
-            const auto stream = world.streams().communication;
+            const shardkit::gpu::TimelineRef stream(world.streams().communication);
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
             stream.synchronize();
             if (comm.rank() == 1) {
@@ -204,7 +204,7 @@ TEST_CASE("nccl: neither a waiting rank nor the watch spoils what another thread
         nccl::World world(id, ranks, rank, options);
         const Comm comm(world);
         auto values = world.communicator().buffer<float>(100);
-        const auto stream = world.streams().communication;
+        const shardkit::gpu::TimelineRef stream(world.streams().communication);
         // One rank waits for the other one's verb, that one stays away with a verb under way.
         if (rank == 1) { barrier(comm, world.streams().compute); }
         ++given;
@@ -231,7 +231,7 @@ TEST_CASE("nccl: so does one sum or maximum of thousands of pieces, within the c
         bool returned = false;
         check_loop_ends(1000, options, [&](nccl::World& world, const Comm& comm, std::size_t count) {
             auto values = world.communicator().buffer<bf16>(10 * count);
-            const auto stream = world.streams().communication;
+            const shardkit::gpu::TimelineRef stream(world.streams().communication);
             all_reduce_in_place(comm, op, values.span().first(30), stream);
             stream.synchronize();
             if (comm.rank() == 1) { return; }
@@ -263,7 +263,7 @@ TEST_CASE(
     options.verbs_ahead = 3;
     nccl::World world(nccl::UniqueId::create(), 1, 0, options);
     const Comm comm(world);
-    const auto stream = world.streams().communication;
+    const shardkit::gpu::TimelineRef stream(world.streams().communication);
     const auto verb = [&] { barrier(comm, stream); };
     standin::reset_calls();
     for (int i = 0; i < 3; ++i) { verb(); }

@@ -9,10 +9,10 @@
 
 #include <shardkit/backend/nccl/native.hpp>
 #include <shardkit/backend/nccl/run.hpp>
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../verb_checks.hpp"
 #include "alone.hpp"

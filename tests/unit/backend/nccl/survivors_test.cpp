@@ -18,13 +18,13 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../../thrown_message.hpp"
 #include "../verb_checks.hpp"
@@ -52,7 +52,7 @@ nccl::Options survivable() {
 }
 
 void copy_out(nccl::World& world, const float* from, std::vector<float>& to) {
-    const auto stream = world.streams().compute;
+    const shardkit::gpu::TimelineRef stream(world.streams().compute);
     gpu::detail::check(
         cudaMemcpyAsync(to.data(), from, to.size() * sizeof(float), cudaMemcpyDeviceToHost, stream.native()),
         "cudaMemcpyAsync");
@@ -313,7 +313,7 @@ TEST_CASE(
                 throw rank_checks::Planted("gone");
             }
             auto values = world.communicator().buffer<float>(100);
-            const auto stream = world.streams().communication;
+            const shardkit::gpu::TimelineRef stream(world.streams().communication);
             while (standin::all_live(nccl::native(comm))) { std::this_thread::yield(); }
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), stream);
             for (int i = 0; i < 1000; ++i) {

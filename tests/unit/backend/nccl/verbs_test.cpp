@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/comm/split.hpp>
 #include <shardkit/recorder/record_files.hpp>
+#include <shardkit/verbs/split.hpp>
 
 #include "../verb_suite.hpp"
 #include "gpu_ranks.hpp"

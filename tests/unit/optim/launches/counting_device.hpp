@@ -16,7 +16,7 @@
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/verbs.hpp>
 #include <shardkit/backend/self/run.hpp>
-#include <shardkit/comm/any_stream.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/error.hpp>
@@ -92,12 +92,12 @@ class Queue final : public sk::engine::WorkQueue {
         command();
         return 0;
     }
-    sk::engine::WorkEvent record() noexcept override { return {}; }
-    void wait(const sk::engine::WorkEvent& /*event*/) noexcept override {}
+    sk::Event record() noexcept override { return {}; }
+    void wait(const sk::Event& /*event*/) noexcept override {}
     void synchronize(sk::SourceLocation /*where*/) override {}
-    void synchronize(const sk::engine::WorkEvent& /*event*/, sk::SourceLocation /*where*/) override {}
+    void synchronize(const sk::Event& /*event*/, sk::SourceLocation /*where*/) override {}
     void settle() noexcept override {}
-    void settle(const sk::engine::WorkEvent& /*event*/) noexcept override {}
+    void settle(const sk::Event& /*event*/) noexcept override {}
     void copy(const void* from, void* to, std::size_t bytes, sk::SourceLocation /*where*/) override {
         ++launches.copies;
         std::memcpy(to, from, bytes);
@@ -110,7 +110,7 @@ class Verbs final : public sk::host::DecoratedVerbs, public sk::host::DeviceMemo
     Verbs(std::shared_ptr<const sk::host::Verbs> verbs, Queue& queue)
         : DecoratedVerbs(std::move(verbs)), queue_(queue) {}
 
-    sk::Streams<sk::AnyStream> streams() const noexcept override { return {stream(), stream()}; }
+    sk::Streams streams() const noexcept override { return {stream(), stream()}; }
     std::shared_ptr<void> place(std::size_t bytes) const override {
         const auto memory = std::make_shared<sk::HostBuffer<std::uint8_t>>(bytes);
         return {memory, memory->data()};
@@ -120,16 +120,16 @@ class Verbs final : public sk::host::DecoratedVerbs, public sk::host::DeviceMemo
     const sk::host::DeviceMemory* device_memory() const noexcept override { return this; }
     void require_memory(const void*, std::size_t, std::string_view, sk::SourceLocation) const override {}
     void require_host_memory(const void*, std::size_t, std::string_view, sk::SourceLocation) const override {}
-    std::unique_ptr<sk::engine::MemoryCopies> memory_copies(const sk::AnyStream&, sk::SourceLocation) const override {
+    std::unique_ptr<sk::engine::MemoryCopies> memory_copies(const sk::Stream&, sk::SourceLocation) const override {
         return nullptr;  // nothing is saved
     }
     std::shared_ptr<void> place_on_host(std::size_t bytes) const override { return place(bytes); }
-    sk::AnyStream copy_stream(sk::engine::LinkWay /*way*/) const noexcept override { return stream(); }
-    sk::AnyStream host_stream() const noexcept override { return stream(); }
+    sk::Stream copy_stream(sk::engine::LinkWay /*way*/) const noexcept override { return stream(); }
+    sk::Stream host_stream() const noexcept override { return stream(); }
 
   private:
-    sk::AnyStream stream() const noexcept { return sk::AnyStream(queue_); }
-    void around(const sk::Call& /*call*/, sk::host::Memory /*delivered*/, const sk::AnyStream& /*stream*/,
+    sk::Stream stream() const noexcept { return sk::Stream(queue_); }
+    void around(const sk::Call& /*call*/, sk::host::Memory /*delivered*/, const sk::Stream& /*stream*/,
                 const Inner& inner) const override {
         queue_.in_verb = true;
         inner();
@@ -147,7 +147,7 @@ template <class F>
 void on_device(const F& f) {
     sk::self::World world;
     Queue queue;
-    const sk::host::Communicator comm(std::make_shared<const Verbs>(world.communicator().verbs(), queue));
+    const sk::Communicator comm(std::make_shared<const Verbs>(world.communicator().verbs(), queue));
     sk::Rank<sk::DeviceMesh<1>> rank{{}, comm, {}, comm.streams()};
     f(rank);
 }
@@ -157,7 +157,7 @@ void on_device(const F& f) {
 /// What backend/cub/launches.cuh is where there is a GPU.
 template <class Kernel>
 struct shardkit::engine::DeviceLaunchOf {
-    static void run(const shardkit::AnyStream& /*stream*/, const Kernel& kernel) {
+    static void run(const shardkit::Stream& /*stream*/, const Kernel& kernel) {
         kernel.template on<counting::Kernels>(counting::Counted{});
     }
 };
@@ -169,7 +169,7 @@ struct shardkit::engine::DeviceLaunchOf<shardkit::engine::ForEachIndex<shardkit:
     static void launch_updates() {
         static_cast<void>(&DeviceLaunchIs<RuleUpdates<Rule, shardkit::detail::UpdateTypes<T...>>>::known);
     }
-    static void run(const shardkit::AnyStream& /*stream*/, const Kernel& kernel) {
+    static void run(const shardkit::Stream& /*stream*/, const Kernel& kernel) {
         if constexpr (shardkit::detail::StorageOf<Rule>::type::format == shardkit::StateFormat::full) {
             launch_updates<double, double, double>();
         }

@@ -9,30 +9,28 @@
 #include <string_view>
 #include <utility>
 
-#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/host/verbs.hpp>
-#include <shardkit/comm/any_stream.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_copies.hpp>
 
-namespace shardkit::host {
+namespace shardkit {
 
 /// A rank's end of a group of ranks of an engine: self, threads, mpi, nccl, or your own Verbs. It is a cheap handle,
-/// used only by its rank's thread, and valid as long as the engine says. The verbs' contracts are those of the
-/// functions in comm/, which also check the sizes.
+/// used only by its rank's thread, and valid as long as the engine says. Ranks of a group call the same verbs in the
+/// same order: all_gather, reduce_scatter and the others of verbs.hpp.
 /// Cost:    a virtual call for each verb, some nanoseconds
 class Communicator {
   public:
-    using Stream = AnyStream;
-
-    explicit Communicator(std::shared_ptr<const Verbs> verbs) noexcept : verbs_(std::move(verbs)) {}
+    explicit Communicator(std::shared_ptr<const host::Verbs> verbs) noexcept : verbs_(std::move(verbs)) {}
     /// Takes the communicator over all ranks of an engine's world, which must outlive it.
     template <class World>
     requires requires(World& world) {
@@ -50,10 +48,10 @@ class Communicator {
     TrafficLog& traffic() const noexcept { return label().journal.traffic(); }
     std::size_t host_of(std::size_t rank) const noexcept { return verbs_->host_of(rank); }
     /// Returns what this is a handle on, for who knows its type or decorates it.
-    const std::shared_ptr<const Verbs>& verbs() const noexcept { return verbs_; }
+    const std::shared_ptr<const host::Verbs>& verbs() const noexcept { return verbs_; }
 
     /// Returns the streams of a rank's work, for a Rank.
-    Streams<Stream> streams() const noexcept { return verbs_->streams(); }
+    Streams streams() const noexcept { return verbs_->streams(); }
     /// Returns the rank's stream on which gathers run while the rank goes on, and that of reductions; default ones
     /// where the engine does not overlap.
     Stream communication_stream() const noexcept { return verbs_->streams().communication; }
@@ -72,18 +70,18 @@ class Communicator {
     /// Allocates zeroed memory of the host, which a device can access too.
     template <Element T>
     HostBuffer<T> host_buffer(std::size_t n) const {
-        const DeviceMemory* const device = verbs_->device_memory();
+        const host::DeviceMemory* const device = verbs_->device_memory();
         if (device == nullptr) { return HostBuffer<T>(n); }
         return placed<T>(n, [&](std::size_t bytes) { return device->place_on_host(bytes); });
     }
     /// Returns a device's stream of copies between that and its own memory, and that of functions of the host: see
     /// DeviceMemory. Default ones where memory is the host's.
     Stream copy_stream(engine::LinkWay way) const noexcept {
-        const DeviceMemory* const device = verbs_->device_memory();
+        const host::DeviceMemory* const device = verbs_->device_memory();
         return device == nullptr ? Stream() : device->copy_stream(way);
     }
     Stream host_stream() const noexcept {
-        const DeviceMemory* const device = verbs_->device_memory();
+        const host::DeviceMemory* const device = verbs_->device_memory();
         return device == nullptr ? Stream() : device->host_stream();
     }
     /// @throws std::invalid_argument where memory is a device's, unless it is that of this rank's
@@ -101,72 +99,19 @@ class Communicator {
     /// Returns copies between its memory and the host's, behind the work of a stream so far; null where its memory is
     /// the host's.
     std::unique_ptr<engine::MemoryCopies> memory_copies(const Stream& after, SourceLocation where) const {
-        const DeviceMemory* const device = verbs_->device_memory();
+        const host::DeviceMemory* const device = verbs_->device_memory();
         return device == nullptr ? nullptr : device->memory_copies(after, where);
     }
     /// Returns the peak bytes of this rank's memory that peers see, where the engine places it.
     std::size_t most_placed_bytes() const { return verbs_->most_placed_bytes(); }
 
     Communicator named(std::string_view axes) const { return Communicator(verbs_->named(axes)); }
-    Communicator split(std::size_t color, std::size_t key, std::string_view axes, const Call& call) const {
-        return Communicator(verbs_->split(color, key, axes, call));
-    }
     void compare_calls(SourceLocation where) const { verbs_->compare_calls(where); }
-    void barrier(const Stream& stream, const Call& call) const { verbs_->barrier(stream, call); }
     void separate_reductions(SourceLocation where = SourceLocation::current()) const {
         verbs_->separate_reductions(where);
     }
     void reserve_staging(std::size_t bytes, SourceLocation where = SourceLocation::current()) const {
         verbs_->reserve_staging(bytes, where);
-    }
-
-    template <Element T>
-    std::uint64_t all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
-                             const Call& call) const {
-        return verbs_->all_gather(shard, full, stream, call);
-    }
-    template <Element In, Element Out>
-    std::uint64_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
-                                 const Call& call) const {
-        return verbs_->reduce_scatter(detail::reducer<In, Out>(), op, full, shard, stream, call);
-    }
-    template <Element In, Element Out>
-    std::uint64_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
-                             const Call& call) const {
-        return verbs_->all_reduce(detail::reducer<In, Out>(), op, input, output, stream, call);
-    }
-    template <Element In, Element Out>
-    std::uint64_t all_reduce(shardkit::detail::TreelessOp op, std::span<const In> input, std::span<Out> output,
-                             const Stream& stream, const Call& call) const {
-        return verbs_->all_reduce(detail::reducer<In, Out, false>(), op, input, output, stream, call);
-    }
-    template <Element T>
-    std::uint64_t broadcast(std::span<T> values, std::size_t root, const Stream& stream, const Call& call) const {
-        return verbs_->broadcast(values, root, stream, call);
-    }
-    template <Element T>
-    std::uint64_t all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
-                             const Call& call) const {
-        return verbs_->all_to_all(sent, received, stream, call);
-    }
-    template <Element T>
-    void all_to_all_uneven(std::span<const T> sent, std::span<const std::size_t> send_counts, std::span<T> received,
-                           std::span<const std::size_t> receive_counts, const Stream& stream,
-                           const Call& call) const {
-        verbs_->all_to_all_uneven(sent, send_counts, received, receive_counts, stream, call);
-    }
-    template <Element T>
-    void send(std::span<const T> values, std::size_t to, const Stream& stream, const Call& call) const {
-        verbs_->send(values, to, stream, call);
-    }
-    template <Element T>
-    void receive(std::span<T> values, std::size_t from, const Stream& stream, const Call& call) const {
-        verbs_->receive(values, from, stream, call);
-    }
-    template <Element T>
-    void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
-                      const Stream& stream, const Call& call) const {
-        verbs_->send_receive(sent, to, received, from, stream, call);
     }
 
   private:
@@ -185,7 +130,14 @@ class Communicator {
         return HostBuffer<T>(n);
     }
 
-    std::shared_ptr<const Verbs> verbs_;
+    std::shared_ptr<const host::Verbs> verbs_;
 };
 
-}  // namespace shardkit::host
+/// Checks that all ranks of `comm` have called the same verbs over it, in the same order. Collective over `comm`.
+/// Does nothing where the engine compares each call anyway, or was configured not to compare.
+/// @throws  CommError, on every rank, which names two ranks and the first call in which they differ
+inline void compare_calls(const Communicator& comm, SourceLocation where = SourceLocation::current()) {
+    comm.compare_calls(where);
+}
+
+}  // namespace shardkit

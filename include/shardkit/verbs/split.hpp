@@ -6,10 +6,11 @@
 #include <string_view>
 
 #include <shardkit/comm/call.hpp>
-#include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/verbs/communicator.hpp>
+#include <shardkit/verbs/make_call.hpp>
 
 namespace shardkit {
 
@@ -18,18 +19,17 @@ namespace shardkit {
 /// Order:   collective over `comm`; the host waits.
 /// Cost:    every rank sends its color and key, 16 bytes, to its peers; connecting them costs what the engine needs.
 /// @throws  std::invalid_argument when color is 2^63 or more; CommError when the engine fails
-template <Communicator C>
-C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes,
-        SourceLocation where = SourceLocation::current()) {
+inline Communicator split(const Communicator& comm, std::size_t color, std::size_t key, std::string_view axes,
+                          SourceLocation where = SourceLocation::current()) {
     if (color >> 63U != 0) {
         throw_invalid_argument(where, "split over ", comm.axes(), ": color ", color, ", expected less than 2^63");
     }
     constexpr std::size_t wish = 2 * sizeof(std::uint64_t);
     const Call call{{.verb = Verb::split}, comm.size() * wish, where};
-    if (comm.size() == 1) { return comm.split(color, key, axes, call); }
+    if (comm.size() == 1) { return Communicator(comm.verbs()->split(color, key, axes, call)); }
     comm.label().journal.begin(comm.label(), call);
-    const detail::OpenCall<C> open(comm, call);
-    C made = comm.split(color, key, axes, call);
+    const detail::OpenCall open(comm, call);
+    Communicator made(comm.verbs()->split(color, key, axes, call));
     comm.label().journal.end(comm.label(), call, detail::part_from_peers(call.payload, comm.size()));
     return made;
 }

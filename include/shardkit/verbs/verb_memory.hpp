@@ -5,6 +5,10 @@
 #include <span>
 #include <type_traits>
 
+#include <shardkit/backend/host/memory.hpp>
+#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/host/reducer.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/core/elements.hpp>
 #include <shardkit/core/source_location.hpp>
 
@@ -35,6 +39,14 @@ constexpr std::span<ElementIn<V>> verb_output(V&& values) {
     } else {
         return {};
     }
+}
+/// The element type of what a verb is given.
+template <class V>
+inline constexpr ElementType type_in = element_type_of<ElementIn<V>>;
+/// Returns how a verb adds elements of one such type to elements of another.
+template <class Input, class Output>
+const host::Reducer& reducer_in() noexcept {
+    return host::detail::reducer<ElementIn<Input>, ElementIn<Output>>();
 }
 /// Says in one sentence that a verb's input and output have elements of one type.
 template <class Input, class Output>
