@@ -42,14 +42,12 @@ namespace shardkit SHARDKIT_CHECKED_BUILD {
 class Groups;
 }
 namespace shardkit {
+class Communicator;
 class Stream;
 enum class Gathers : std::uint8_t;
 class TrafficLog;
 namespace recorder {
 struct RecentCall;
-}
-namespace host {
-class Communicator;
 }
 namespace threads {
 struct LaunchOptions;
