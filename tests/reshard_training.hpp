@@ -129,8 +129,8 @@ struct WithMuon {
     sk::Model<typename Layer::Precision> model;
     sk::Model<> of_rows;
     sk::Model<AveragePrecision> averages;
-    sk::Muon<typename Layer::Precision> optimizer;
-    sk::rules::MatrixOptimizer<row_rule::RowRule, sk::DefaultPrecision<float>> row_optimizer;
+    sk::Muon optimizer;
+    sk::rules::MatrixOptimizer<row_rule::RowRule> row_optimizer;
     sk::MovingAverage average;
     sk::LossScale loss_scale;
     std::vector<std::uint8_t> blob{9};

@@ -68,7 +68,7 @@ void run(std::string_view engine, Mesh mesh, const F& f) {
 template <class Model>
 auto make_muon([[maybe_unused]] std::string_view engine, const Model& model, const sk::MuonOptions& options,
                const sk::AdamWOptions& rest) {
-    using Muon = sk::Muon<typename Model::Precision>;
+    using Muon = sk::Muon;
 #ifdef TRAINS_ON_NCCL
     if (engine == "nccl") { return std::make_unique<Muon>(model, code_base::DeviceProducts{}, options, rest); }
 #endif

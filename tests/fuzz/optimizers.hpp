@@ -130,7 +130,7 @@ template <class Precision>
 struct Made {
     using Model = sk::Model<Precision>;
     std::vector<std::unique_ptr<sk::Optimizer>> parts;  // the last one steps
-    sk::Muon<Precision>* muon = nullptr;
+    sk::Muon* muon = nullptr;
 
     Made(const Model& model, const Case& c) {
         std::vector<sk::ParamGroup> groups;
@@ -152,7 +152,7 @@ struct Made {
             add(std::make_unique<sk::Lion>(model, lion, groups));
         } else if (c.kind == Kind::muon) {
             const sk::MuonOptions options{c.rate, sk::Momentum::nesterov, c.momentum, c.decay, c.epsilon};
-            auto made = std::make_unique<sk::Muon<Precision>>(
+            auto made = std::make_unique<sk::Muon>(
                 model, options, sk::AdamWOptions{c.rest_rate, c.beta1, c.beta2, 1e-8, c.decay},
                 sk::Matrices{.units = [](auto, auto) { return sk::MatrixUnits::last_two; }}, groups);
             muon = made.get();

@@ -513,11 +513,10 @@ struct Training {
             case Rule::lion:
                 return std::make_unique<sk::Lion>(model, sk::LionOptions{.learning_rate = 0.125}, groups);
             case Rule::adafactor:
-                return std::make_unique<sk::Adafactor<P>>(model, sk::AdafactorOptions{}, groups);
+                return std::make_unique<sk::Adafactor>(model, sk::AdafactorOptions{}, groups);
             case Rule::muon:
-                return std::make_unique<sk::Muon<P>>(model, sk::MuonOptions{.learning_rate = 0.125},
-                                                     sk::AdamWOptions{.learning_rate = 0.125}, sk::Matrices{},
-                                                     groups);
+                return std::make_unique<sk::Muon>(model, sk::MuonOptions{.learning_rate = 0.125},
+                                                  sk::AdamWOptions{.learning_rate = 0.125}, sk::Matrices{}, groups);
         }
         throw std::logic_error("no such rule");
     }

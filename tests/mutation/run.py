@@ -170,8 +170,8 @@ ROUNDING = [
     ("shardkit/optim/group_optimizer.hpp", "ranges of elements that do not follow each other made one",
      "return last.update == next.update && (!counted || last.element + (last.end - last.begin) == next.element);",
      "return last.update == next.update;"),
-    ("shardkit/optim/any_rule.hpp", "elements by their place in the shard", ROUNDED, ROUNDED.replace("part.element", "begin")),
-    ("shardkit/optim/any_rule.hpp", "draws that begin anew in every block of an update", ROUNDED,
+    ("shardkit/optim/any_update.hpp", "elements by their place in the shard", ROUNDED, ROUNDED.replace("part.element", "begin")),
+    ("shardkit/optim/any_update.hpp", "draws that begin anew in every block of an update", ROUNDED,
      ROUNDED.replace("part.element", "range.element")),
 ]
 

@@ -32,8 +32,8 @@ std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model<Precision>& model,
         const sk::MuonOptions muon{.learning_rate = options.learning_rate,
                                    .weight_decay = options.weight_decay,
                                    .scale = sk::MuonScale::moonlight};  // so that one learning rate serves both
-        return std::make_unique<sk::Muon<Precision>>(model, sk::CblasProducts{}, muon, rest, sk::Matrices{},
-                                                     without_decay_of_vectors());
+        return std::make_unique<sk::Muon>(model, sk::CblasProducts{}, muon, rest, sk::Matrices{},
+                                          without_decay_of_vectors());
     }
     const sk::SgdOptions sgd{.learning_rate = options.learning_rate,
                              .rule = sk::Momentum::classical,

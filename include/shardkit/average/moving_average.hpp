@@ -22,7 +22,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/memory/stored_elements.hpp>
-#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/any_update.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group.hpp>
@@ -311,7 +311,7 @@ class MovingAverage {
     }
     static void require_launch(const detail::AnyUpdateWork& average, const Group& to, const Group& from,
                                SourceLocation where) {
-        if (detail::host_reads(to.context().compute_stream()) || average.rule->launches(average)) { return; }
+        if (detail::host_reads(to.context().compute_stream()) || average.launches()) { return; }
         throw_usage_error(where, "MovingAverage: no file of this program launches the average of '", from.path(),
                           "' in '", to.path(), "', of ", name(average.gradients), " in ", name(average.updated), " (",
                           name(average.gathers),

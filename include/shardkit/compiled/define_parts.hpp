@@ -55,18 +55,6 @@ GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
     return shardkit::gradient_norms(core_of(reduced), where);
 }
 
-/// Some groups, which a Model takes as a part of it.
-struct PartOf : Groups {
-    using Precision = AllPrecisions;
-    PartOf() : Groups(NoGroups{}) {}
-    explicit PartOf(const Groups& some) : Groups(some) {}
-};
-/// Returns a model of all precisions of the core.
-static shardkit::Model<AllPrecisions> typed(const Groups& groups) {
-    const PartOf none;
-    const PartOf some(groups);
-    return shardkit::Model<AllPrecisions>(some, none);
-}
 MovingAverage* make_moving_average(const Groups& average, const Groups& of, SourceLocation where) {
     struct Made final : MovingAverage {
         Made(const Groups& to, const Groups& from, SourceLocation at) : core(to, from, at) {}
@@ -88,7 +76,7 @@ Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, Sour
     return new Made(groups, std::move(listed), where);
 }
 class MuonOf final : public AnyOptimizer<Muon> {
-    using Core = shardkit::Muon<AllPrecisions>;
+    using Core = shardkit::Muon;
 
   public:
     template <class... Arguments>
@@ -104,9 +92,8 @@ class MuonOf final : public AnyOptimizer<Muon> {
 Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<Stream>* products,
                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
-    const auto model = typed(groups);
-    return products == nullptr ? new MuonOf(model, options, rest, matrices, param_groups, where)
-                               : new MuonOf(model, *products, options, rest, matrices, param_groups, where);
+    return products == nullptr ? new MuonOf(groups, options, rest, matrices, param_groups, where)
+                               : new MuonOf(groups, *products, options, rest, matrices, param_groups, where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

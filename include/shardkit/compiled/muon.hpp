@@ -61,16 +61,15 @@ class MuonMatrices : public RuleOptimizer<MuonOptions> {
 namespace shardkit SHARDKIT_BUILD {
 
 /// Muon for a model's matrices, and AdamW for the rest: see muon/muon.hpp.
-template <class Precision = DefaultPrecision<float>>
 class Muon : public CombinedOptimizer {
   public:
     template <class Products>
     requires(detail::multiplies<Products>())
-        Muon(const Model<Precision>& model, const Products& products, const MuonOptions& options = {},
+        Muon(const Groups& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
         : Muon(model, detail::AnyProducts<Stream>(products), options, rest, matrices, param_groups, where) {}
-    explicit Muon(const Model<Precision>& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
+    explicit Muon(const Groups& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
                   const Matrices& matrices = {}, const std::vector<ParamGroup>& param_groups = {},
                   SourceLocation where = SourceLocation::current())
         : Muon(model, make(model, nullptr, options, rest, matrices, param_groups, where)) {}
@@ -79,28 +78,20 @@ class Muon : public CombinedOptimizer {
     detail::RuleOptimizer<AdamWOptions>& rest() noexcept { return rest_; }
 
   private:
-    static compiled::Muon* make(const Model<Precision>& model, const detail::AnyProducts<Stream>* products,
+    static compiled::Muon* make(const Groups& model, const detail::AnyProducts<Stream>* products,
                                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
         return compiled::make_muon(model, products, options, rest, matrices, param_groups, where);
     }
-    Muon(const Model<Precision>& model, const detail::AnyProducts<Stream>& products, const MuonOptions& options,
+    Muon(const Groups& model, const detail::AnyProducts<Stream>& products, const MuonOptions& options,
          const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
          SourceLocation where)
         : Muon(model, make(model, &products, options, rest, matrices, param_groups, where)) {}
-    Muon(const Model<Precision>& model, compiled::Muon* made)
+    Muon(const Groups& model, compiled::Muon* made)
         : CombinedOptimizer(model, made), matrices_(model, *made), rest_(model, made->rest()) {}
 
     detail::MuonMatrices matrices_;
     detail::RuleOptimizer<AdamWOptions> rest_;
 };
-template <class Precision>
-Muon(const Model<Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
-     const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Precision>;
-template <class Precision, class Products>
-requires(detail::multiplies<Products>())
-    Muon(const Model<Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
-         const Matrices& = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-->Muon<Precision>;
 
 }  // namespace SHARDKIT_BUILD

@@ -161,15 +161,9 @@ namespace shardkit SHARDKIT_BUILD {
 ///          one group's elements in the master's arithmetic type
 /// Cost:    three passes over the gradients, and two sums over the world of as many doubles as there are rows and
 /// columns
-template <class Precision = DefaultPrecision<float>>
-class Adafactor : public rules::FactoredOptimizer<rules::AdafactorRule, Precision> {
-    using Base = rules::FactoredOptimizer<rules::AdafactorRule, Precision>;
-
+class Adafactor : public rules::FactoredOptimizer<rules::AdafactorRule> {
   public:
-    using Base::Base;
+    using FactoredOptimizer::FactoredOptimizer;
 };
-template <class Precision>
-Adafactor(const Model<Precision>&, AdafactorOptions = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-    -> Adafactor<Precision>;
 
 }  // namespace SHARDKIT_BUILD

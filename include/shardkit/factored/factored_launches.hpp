@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -15,27 +17,26 @@
 #include <shardkit/factored/factored_works.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
+#include <shardkit/optim/piece_updates.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
-#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 
 namespace shardkit::detail {
 
-/// The steps of a FactoredRule's groups that update elements of these types. They are its passes,
-/// each with one sum over the world for all parameters, and behind them one update of each group.
+/// The steps of a FactoredRule's groups that are updated in arithmetic A. They are its passes, each with one sum over
+/// the world for all parameters, and behind them one update of each group.
 /// Memory:  what is kept and the sums of all parameters, on every rank, and the directions of the largest group
-template <class Rule, class Types>
+template <class Rule, std::floating_point A>
 class FactoredLaunches {
-    using Kernels = host::AnyKernels;
-    using A = typename Types::A;
-    using Updated = typename Types::Master;
-    using Listed = ListedGroup<Rule, Types>;
-    using Update = typename Rule::template Update<A>;
-    using Part = FactoredPart<Rule, A, Updated, typename Types::Reduction>;
+    using Listed = TrainedGroup<AnyRule>;
+    using Part = HostPart<Rule, A>;
     static_assert(
         [] {
             for (std::size_t s = 0; s < Rule::sums.size(); ++s) {
@@ -50,13 +51,18 @@ class FactoredLaunches {
         "FactoredRule: sums are over rows or columns, sorted by pass, and no pass is without one");
 
   public:
-    using Table = UpdateTable<Rule, A>;
+    using Table = UpdateTable<AnyRule, float>;
 
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
 
     /// @throws std::invalid_argument for rows that took other numbers of steps than the rest
-    void prepare(Context& context, const Table& /*table*/, const std::uint32_t* /*skip*/, SourceLocation where) {
+    void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+        for (const Listed& each : listed_) {
+            const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
+            const bool launches = launch_of<PassesOf<Rule>>(of) != nullptr && of.along(nullptr).launches();
+            require_launch(context.compute_stream(), of, launches, each.state->path(), where);
+        }
         parameters_.clear();
         std::size_t kept = 0;
         std::array<std::size_t, passes> sums{};
@@ -97,14 +103,12 @@ class FactoredLaunches {
             if (each.taken) { each.state->gradients().wait(); }
         }
         const auto capture = stream.capture();
-        listed_.front().with_states([&](auto n) {
-            run_passes<n, 0>(context, table, skip, where);
-            for (std::size_t g = 0; g < listed_.size(); ++g) {
-                if (!listed_[g].taken) { continue; }
-                update<n>(g, stream, table, skip);
-                listed_[g].state->parameters().end_update(stream.record(), capture);
-            }
-        });
+        run_passes<0>(context, table, skip, where);
+        for (std::size_t g = 0; g < listed_.size(); ++g) {
+            if (!listed_[g].taken) { continue; }
+            update(g, stream, table, skip);
+            listed_[g].state->parameters().end_update(stream.record(), capture);
+        }
     }
 
     /// Appends each state that is kept of a parameter of the group.
@@ -142,7 +146,6 @@ class FactoredLaunches {
         std::array<std::size_t, passes> sums;  // in each pass
     };
 
-    template <std::size_t N>
     Part part(const Parameter& each, const Table& table) {
         const Listed& in = listed_[each.group];
         const GroupGeometry& group = in.state->geometry();
@@ -160,33 +163,48 @@ class FactoredLaunches {
             of.numbers.sums[s] = sums_.data() + first_[pass] + behind[pass];
             behind[pass] += rules::numbers_over(over, each.extents);
         }
-        of.update = table.updates() + in.group->update_of(each.parameter);
+        of.update = reinterpret_cast<const typename Part::Update*>(
+            table.updates()[in.group->update_of(each.parameter)].bytes);
         of.part = parameter.part;
         const IndexRange held = intersect(parameter.range, group.updated);
         if (held.empty()) { return of; }
         of.elements = relative_to(held, parameter.range.begin);
-        const auto spans = in.template spans<N>();
+        of.counts = group.replica(each.parameter, group.table.updated) == 0;
         const std::size_t first = held.begin - group.updated.begin;
-        of.master = spans.master.data() + first;
-        of.rest = spans.rest.empty() ? nullptr : spans.rest.data() + first;
-        of.gradient = spans.gradient.data() + first;
+        const AnyUpdateWork whole = work_in_step(in, nullptr, nullptr);
+        const AnyUpdateWork its = whole.part(first, held.size());
+        const HostConversions& to = *its.conversions;
+        of.master = its.master;
+        of.rest = its.rest;
+        of.gradient = its.gradient;
         of.direction = directions_.data() + first;
+        of.load = its.gathered != nullptr ? to.masters.load : to.stored.load;
+        of.join = to.join;
+        of.load_gradients = its.load_gradients;
+        of.updated = its.updated;
+        of.gradients = its.gradients;
         return of;
     }
-    template <std::size_t N, std::size_t Pass>
+    /// Gives the stream of a device a pass over a parameter, or that of the host `work`.
+    template <class Work>
+    void give(const Stream& stream, const Parameter& each, std::size_t pass, const Work& work) const {
+        if (host_reads(stream)) { return stream.submit(work); }
+        const AnyUpdateWork of = work_at_rest(listed_[each.group], nullptr, nullptr, nullptr);
+        const FactoredPass<Rule, A> due{work.of, pass};
+        launch_of<PassesOf<Rule>>(of)->run(stream, {.work = &of, .pass = &due});
+    }
+    template <std::size_t Pass>
     void run_passes(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if constexpr (Pass < passes) {
             const Stream compute = context.compute_stream();
             const Stream reduction = context.reduction_stream();
             const auto for_each_taken = [&](const auto& f) {
                 for (const Parameter& each : parameters_) {
-                    if (listed_[each.group].taken) { f(each, part<N>(each, table)); }
+                    if (listed_[each.group].taken) { f(each, part(each, table)); }
                 }
             };
             for_each_taken([&](const Parameter& each, const Part& of) {
-                const GroupGeometry& group = listed_[each.group].state->geometry();
-                const bool counts = !of.elements.empty() && group.replica(each.parameter, group.table.updated) == 0;
-                run_each(compute, sums_in<Rule>(Pass, each.extents), AddTerms<Part, Rule, Pass>{of, counts});
+                give(compute, each, Pass, AddTermsOnHost<Rule, A, Pass>{of});
             });
             reduction.wait(compute.record());
             all_reduce_span(context.world(), TreelessOp(ReduceOp::sum),
@@ -194,30 +212,18 @@ class FactoredLaunches {
                             {where, subject_});
             compute.wait(reduction.record());
             for_each_taken([&](const Parameter& /*each*/, const Part& of) {
-                Kernels::run_once(compute, Settle<Part, Pass>{of.numbers, of.update, skip});
+                host::AnyKernels::run_once(compute, Settle<Rule, A, Pass>{of.numbers, of.update, skip});
             });
-            run_passes<N, Pass + 1>(context, table, skip, where);
+            run_passes<Pass + 1>(context, table, skip, where);
         }
     }
-    template <std::size_t N>
     void update(std::size_t g, const Stream& stream, const Table& table, const std::uint32_t* skip) {
-        const Listed& in = listed_[g];
         for (const Parameter& each : parameters_) {
             if (each.group != g) { continue; }
-            const Part of = part<N>(each, table);
-            if (!of.elements.empty()) { run_each(stream, of.elements.size(), WriteDirections<Part>{of}); }
+            const Part of = part(each, table);
+            if (!of.elements.empty()) { give(stream, each, passes, WriteDirectionsOnHost<Rule, A>{of}); }
         }
-        const auto from = in.template spans<N>();
-        rules::UpdateSpans<Updated, typename Types::Gather, A, N, typename Listed::Storage> spans;
-        spans.master = from.master;
-        spans.gathered = from.gathered;
-        spans.gradient = directions_.span().first(from.master.size());
-        spans.states = from.states;
-        spans.draws = from.draws;
-        spans.state_draws = from.state_draws;
-        spans.rest = from.rest;
-        spans.scales = from.scales;
-        Kernels::update(stream, in.group->ranges(), table.updates(), skip, spans);
+        work_at_rest(listed_[g], table.updates(), listed_[g].steps, skip).along(directions_.data()).give(stream);
     }
 
     List<Listed> listed_;

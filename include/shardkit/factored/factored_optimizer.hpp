@@ -4,25 +4,21 @@
 #include <shardkit/detail/not_compiled.inc>
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/factored/factored_launches.hpp>
+#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/typed_rule_optimizer.hpp>
+#include <shardkit/optim/rule_functions.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/step/model.hpp>
-
-namespace shardkit::detail SHARDKIT_BUILD {
-
-template <rules::FactoredRule Rule, class Types>
-struct LaunchesOf<Rule, Types> {
-    using type = FactoredLaunches<Rule, Types>;
-};
-
-}  // namespace shardkit::detail SHARDKIT_BUILD
 
 namespace shardkit::rules SHARDKIT_BUILD {
 
@@ -31,17 +27,26 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// Memory:  what the rule keeps and its sums on every rank, the directions of the largest group, and the rule's
 /// states
 ///          for the elements that this rank updates; `bytes_of_passes` says how much beside those
-template <class Rule, class Precision = DefaultPrecision<float>>
-class FactoredOptimizer : public detail::TypedRuleOptimizer<Rule, Precision> {
-    static_assert(FactoredRule<Rule>,
-                  "FactoredOptimizer<Rule, ...>: Rule must satisfy FactoredRule; see optim/factored_rule.hpp");
+template <class Rule>
+class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
+    static_assert(
+        OptimizerRule<Rule> && FactoredRule<Rule>,
+        "FactoredOptimizer<Rule>: Rule must satisfy OptimizerRule and FactoredRule; see optim/factored_rule.hpp");
+    static_assert(
+        detail::progress_is_named<Rule>() && detail::fits_any_rule<Rule>(),
+        "FactoredOptimizer<Rule>: Rule::products must name all that Rule::Progress has beside `steps`, and a "
+        "rule has at most 192 bytes of options, 128 of an update, 4 states and 4 products");
+    using Launched = detail::LaunchedGroups<detail::AnyRule, detail::FactoredLaunches<Rule, float>,
+                                            detail::FactoredLaunches<Rule, double>>;
 
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit FactoredOptimizer(const Model<Precision>& model, const typename Rule::Options& options = {},
+    explicit FactoredOptimizer(const Groups& model, const typename Rule::Options& options = {},
                                std::vector<ParamGroup> param_groups = {},
                                SourceLocation where = SourceLocation::current())
-        : detail::TypedRuleOptimizer<Rule, Precision>(model, options, std::move(param_groups), where) {}
+        : detail::RuleOptimizer<typename Rule::Options>(
+              model, {&detail::functions_of<Rule, host::AnyKernels::Loops>, options}, std::move(param_groups), where,
+              std::make_unique<Launched>()) {}
 
     /// The bytes of this rank's buffers for what is kept, the sums and the directions. They come on top of a
     /// planner::MemoryPlan, as planner::FactoredPlan says.

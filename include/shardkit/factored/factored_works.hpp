@@ -11,15 +11,18 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/param/tensor_part.hpp>
+#include <shardkit/sharded/host_conversions.hpp>
 
 // What a FactoredRule's passes run: by index on a device, whole on the host. Both add in the same order.
 
 namespace shardkit::detail {
 
 /// One parameter in a step, as far as this rank updates it. All pointers lead into the engine's memory.
-template <class Rule, std::floating_point A, class Updated, class Reduction>
+template <class Rule, std::floating_point A>
 struct FactoredPart {
     using Update = typename Rule::template Update<A>;
 
@@ -27,22 +30,12 @@ struct FactoredPart {
     const Update* update = nullptr;
     TensorPart part;
     IndexRange elements;  ///< of the part; what follows is from the first one on
-    const Updated* master = nullptr;
+    bool counts = false;  ///< whether this rank, of those that update the same elements, adds them
+    const void* master = nullptr;
     const std::uint16_t* rest = nullptr;  ///< the lower halves of masters that are split
-    const Reduction* gradient = nullptr;
+    const void* gradient = nullptr;
     A* direction = nullptr;
 
-    constexpr rules::FactoredElement<A> element(std::size_t i, std::size_t row, std::size_t column) const {
-        const std::size_t at = i - elements.begin;
-        A parameter;
-        if constexpr (sizeof(Updated) == sizeof(std::uint16_t) && std::same_as<A, float>) {
-            parameter = rest != nullptr ? SplitFloat::joined(std::bit_cast<std::uint16_t>(master[at]), rest[at])
-                                        : static_cast<A>(master[at]);
-        } else {
-            parameter = static_cast<A>(master[at]);
-        }
-        return {parameter, static_cast<A>(gradient[at]), row, column};
-    }
     constexpr std::size_t column_of(std::size_t row, std::size_t in_row) const {
         return row / numbers.extents.rows * numbers.extents.columns + in_row;
     }
@@ -66,44 +59,82 @@ struct FactoredPart {
     }
 };
 
-/// Adds a pass's sums of one parameter over the elements of this rank: a number by index, or all of them.
-template <class Part, class Rule, std::size_t Pass>
-struct AddTerms {
-    Part of;
-    bool counts;  ///< whether this rank, of those that update the same elements, adds them
+/// The same on a device, whose kernels know the element types.
+template <class Rule, class Types>
+struct TypedPart : FactoredPart<Rule, typename Types::A> {
+    using A = typename Types::A;
+    using Updated = typename Types::Master;
 
-    constexpr void operator()(std::uint64_t number) const { add(number, All{}); }
-    constexpr void operator()() const {
-        const std::size_t total = sums_in<Rule>(Pass, of.numbers.extents);
-        double* const first = of.numbers.sums[first_sum];
-        for (std::size_t i = 0; i < total; ++i) { first[i] = 0; }
-        if (!counts) { return; }
-        of.for_each(of.elements.begin, of.elements.end, [this](std::size_t i, std::size_t row, std::size_t column) {
-            add_all(of.element(i, row, column), All{});
-        });
+    constexpr rules::FactoredElement<A> element(std::size_t i, std::size_t row, std::size_t column) const {
+        const std::size_t at = i - this->elements.begin;
+        const Updated parameter = static_cast<const Updated*>(this->master)[at];
+        const A sum = of(static_cast<const typename Types::Reduction*>(this->gradient)[at]);
+        if constexpr (sizeof(Updated) == sizeof(std::uint16_t) && std::same_as<A, float>) {
+            if (this->rest != nullptr) {
+                return {SplitFloat::joined(std::bit_cast<std::uint16_t>(parameter), this->rest[at]), sum, row,
+                        column};
+            }
+        }
+        return {of(parameter), sum, row, column};
     }
 
   private:
-    using All = std::make_index_sequence<Rule::sums.size()>;
-    static constexpr std::size_t first_sum = [] {
-        std::size_t first = 0;
-        while (Rule::sums[first].pass != Pass) { ++first; }
-        return first;
-    }();
-
-    template <class Element, std::size_t... Sum>
-    [[gnu::always_inline]] constexpr void add_all(const Element& element, std::index_sequence<Sum...> /*all*/) const {
-        (add_to<Sum>(element), ...);
+    template <class T>
+    static constexpr A of(T element) {
+        return static_cast<A>(static_cast<Arithmetic<T>>(element));
     }
-    template <std::size_t Sum, class Element>
-    [[gnu::always_inline]] constexpr void add_to(const Element& element) const {
-        if constexpr (Rule::sums[Sum].pass == Pass) {
-            constexpr bool rows = Rule::sums[Sum].over == rules::Over::rows;
-            if (!rows && of.numbers.extents.is_vector) { return; }
-            of.numbers.sums[Sum][rows ? element.row : element.column] +=
-                of.update->template term<Sum>(element, of.numbers);
+};
+/// The same on the host, which converts some elements at a time.
+template <class Rule, std::floating_point A>
+struct HostPart : FactoredPart<Rule, A> {
+    HostConversions::Convert load = nullptr;
+    void (*join)(const void* upper, const std::uint16_t* lower, void* to, std::size_t count) = nullptr;
+    HostConversions::Convert load_gradients = nullptr;
+    ElementType updated = element_type_of<A>;
+    ElementType gradients = element_type_of<A>;
+
+    /// f(element, the place of its direction) for all, in order.
+    template <class F>
+    void for_each_element(const F& f) const {
+        constexpr std::size_t most = 512;
+        alignas(64) A masters[most];
+        alignas(64) A sums[most];
+        for (std::size_t first = 0; first < this->elements.size(); first += most) {
+            const std::size_t left = this->elements.size() - first;
+            const std::size_t count = left < most ? left : most;
+            const void* parameter = behind(this->master, first * size_of(updated));
+            const void* sum = behind(this->gradient, first * size_of(gradients));
+            if (this->rest != nullptr) {
+                join(parameter, this->rest + first, masters, count);
+                parameter = masters;
+            } else if (load != nullptr) {
+                load(parameter, masters, count);
+                parameter = masters;
+            }
+            if (load_gradients != nullptr) {
+                load_gradients(sum, sums, count);
+                sum = sums;
+            }
+            const std::size_t begin = this->elements.begin + first;
+            this->for_each(begin, begin + count, [&](std::size_t i, std::size_t row, std::size_t column) {
+                f(rules::FactoredElement<A>{static_cast<const A*>(parameter)[i - begin],
+                                            static_cast<const A*>(sum)[i - begin], row, column},
+                  this->direction + (i - this->elements.begin));
+            });
         }
     }
+};
+
+/// Adds a pass's sums of one parameter over the elements of this rank, a number by index.
+template <class Part, class Rule, std::size_t Pass>
+struct AddTerms {
+    Part of;
+
+    constexpr void operator()(std::uint64_t number) const {
+        add(number, std::make_index_sequence<Rule::sums.size()>{});
+    }
+
+  private:
     template <std::size_t... Sum>
     constexpr void add(std::uint64_t number, std::index_sequence<Sum...> /*all*/) const {
         static_cast<void>((add_one<Sum>(number) || ...));
@@ -126,7 +157,7 @@ struct AddTerms {
                 if (i < of.elements.begin || i >= of.elements.end) { return; }
                 sum += of.update->template term<Sum>(of.element(i, row, column), of.numbers);
             };
-            if (!counts) {
+            if (!of.counts) {
             } else if constexpr (over == rules::Over::rows) {
                 const std::size_t begin = number * extents.columns;
                 of.part.for_each_run_within(begin, begin + extents.columns,
@@ -149,11 +180,49 @@ struct AddTerms {
     }
 };
 
+/// The same of all numbers on the host, in the same order.
+template <class Rule, std::floating_point A, std::size_t Pass>
+struct AddTermsOnHost {
+    HostPart<Rule, A> of;
+
+    void operator()() const {
+        const std::size_t total = sums_in<Rule>(Pass, of.numbers.extents);
+        double* const first = of.numbers.sums[first_sum];
+        for (std::size_t i = 0; i < total; ++i) { first[i] = 0; }
+        if (!of.counts) { return; }
+        of.for_each_element([this](const rules::FactoredElement<A>& element, A* /*direction*/) {
+            add(element, std::make_index_sequence<Rule::sums.size()>{});
+        });
+    }
+
+  private:
+    static constexpr std::size_t first_sum = [] {
+        std::size_t first = 0;
+        while (Rule::sums[first].pass != Pass) { ++first; }
+        return first;
+    }();
+
+    template <std::size_t... Sum>
+    [[gnu::always_inline]] void add(const rules::FactoredElement<A>& element,
+                                    std::index_sequence<Sum...> /*all*/) const {
+        (add_to<Sum>(element), ...);
+    }
+    template <std::size_t Sum>
+    [[gnu::always_inline]] void add_to(const rules::FactoredElement<A>& element) const {
+        if constexpr (Rule::sums[Sum].pass == Pass) {
+            constexpr bool rows = Rule::sums[Sum].over == rules::Over::rows;
+            if (!rows && of.numbers.extents.is_vector) { return; }
+            of.numbers.sums[Sum][rows ? element.row : element.column] +=
+                of.update->template term<Sum>(element, of.numbers);
+        }
+    }
+};
+
 /// What a rule does of one parameter behind a pass's sums, unless the step is skipped.
-template <class Part, std::size_t Pass>
+template <class Rule, std::floating_point A, std::size_t Pass>
 struct Settle {
-    decltype(Part::numbers) numbers;
-    const typename Part::Update* update;
+    rules::FactoredNumbers<Rule, A> numbers;
+    const typename Rule::template Update<A>* update;
     const std::uint32_t* skip;
 
     constexpr void operator()() const {
@@ -161,7 +230,7 @@ struct Settle {
     }
 };
 
-/// Writes what takes the gradient's place: of an element by index, or of all.
+/// Writes what takes the gradient's place, of an element by index.
 template <class Part>
 struct WriteDirections {
     Part of;
@@ -170,17 +239,63 @@ struct WriteDirections {
         const std::size_t i = of.elements.begin + at;
         const std::size_t whole = of.part.whole_index(i);
         const std::size_t row = whole / of.numbers.extents.columns;
-        write(i, row, of.column_of(row, whole % of.numbers.extents.columns));
+        const std::size_t column = of.column_of(row, whole % of.numbers.extents.columns);
+        of.direction[at] = of.update->direction(of.element(i, row, column), of.numbers);
     }
-    constexpr void operator()() const {
-        of.for_each(of.elements.begin, of.elements.end,
-                    [this](std::size_t i, std::size_t row, std::size_t column) { write(i, row, column); });
-    }
+};
+/// The same of all on the host.
+template <class Rule, std::floating_point A>
+struct WriteDirectionsOnHost {
+    HostPart<Rule, A> of;
 
-  private:
-    [[gnu::always_inline]] constexpr void write(std::size_t i, std::size_t row, std::size_t column) const {
-        of.direction[i - of.elements.begin] = of.update->direction(of.element(i, row, column), of.numbers);
+    void operator()() const {
+        of.for_each_element([this](const rules::FactoredElement<A>& element, A* direction) {
+            *direction = of.update->direction(element, of.numbers);
+        });
     }
 };
 
+/// The passes of a FactoredRule, as a rule whose updates they are.
+template <class Rule>
+struct PassesOf {
+    template <class A>
+    using Update = typename Rule::template Update<A>;
+};
+/// A pass over a parameter on a device; behind the last one, its directions.
+template <class Rule, std::floating_point A>
+struct FactoredPass {
+    FactoredPart<Rule, A> of;
+    std::size_t pass;
+};
+
 }  // namespace shardkit::detail
+
+namespace shardkit::engine {
+
+/// Passes over parameters with these element types, an UpdateTypes.
+template <class Rule, class Types>
+struct RuleUpdates<shardkit::detail::PassesOf<Rule>, Types> {
+    shardkit::detail::DeviceUpdates given;
+
+    template <class Kernels, class Stream>
+    void on(const Stream& stream) const {
+        namespace of = shardkit::detail;
+        using Part = of::TypedPart<Rule, Types>;
+        const auto& due = *static_cast<const of::FactoredPass<Rule, typename Types::A>*>(given.pass);
+        const Part part{due.of};
+        if (due.pass == of::passes_of<Rule>) {
+            return Kernels::for_each_index(stream, part.elements.size(), of::WriteDirections<Part>{part});
+        }
+        const auto add = [&]<std::size_t Pass>(std::integral_constant<std::size_t, Pass>) {
+            if (due.pass != Pass) { return; }
+            Kernels::for_each_index(stream, of::sums_in<Rule>(Pass, part.numbers.extents),
+                                    of::AddTerms<Part, Rule, Pass>{part});
+        };
+        [&]<std::size_t... Pass>(std::index_sequence<Pass...>) {
+            (add(std::integral_constant<std::size_t, Pass>{}), ...);
+        }
+        (std::make_index_sequence<of::passes_of<Rule>>{});
+    }
+};
+
+}  // namespace shardkit::engine

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
+#include <shardkit/optim/any_update.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/rank/context.hpp>
@@ -89,11 +91,13 @@ struct BeginApply {
         rules::MatrixExtents extents;
     };
     const Unit* units;
-    const Update* updates;
-    Apply* applies;
+    const AnyRuleUpdate* updates;
+    AnyRuleUpdate* applies;
 
     constexpr void operator()(std::uint64_t i) const {
-        applies[i] = updates[units[i].update].apply(units[i].extents);
+        const auto& update = *reinterpret_cast<const Update*>(updates[units[i].update].bytes);
+        const Apply made = update.apply(units[i].extents);
+        std::memcpy(applies[i].bytes, &made, sizeof made);
     }
 };
 

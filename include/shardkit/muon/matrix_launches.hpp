@@ -3,63 +3,76 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/machine/act.hpp>
 #include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
-#include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/muon/matrix_updates.hpp>
+#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
+#include <shardkit/optim/piece_updates.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
-#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/host_conversions.hpp>
 #include <shardkit/verbs/broadcast.hpp>
 
 namespace shardkit::detail {
 
-/// The steps of a MatrixRule's groups that update elements of these types. They are the acts on
-/// batches of machine/batch_steps.hpp, in their order or in that of a schedule that leads.
+/// The steps of a MatrixRule's groups that are updated in arithmetic A. They are the acts on batches of
+/// machine/batch_steps.hpp, in their order or in that of a schedule that leads.
 /// Memory:  up to three slots of pieces and of whole matrices, the largest matrix of the rank once more, and what the
 /// rule
 ///          works in
-template <class Rule, class Types>
+template <class Rule, std::floating_point A>
 class MatrixLaunches {
-    using Kernels = host::AnyKernels;
-    using A = typename Types::A;
-    using Updated = typename Types::Master;
-    using Listed = ListedGroup<Rule, Types>;
+    using Listed = TrainedGroup<AnyRule>;
     using Update = typename Rule::template Update<A>;
-    using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
+    using Apply = typename AppliedRule<Rule>::template Update<A>;
     using Begin = BeginApply<Update, Apply>;
     static_assert(rules::UpdateOf<Apply, A, 0>,
                   "MatrixRule: what update.apply returns is called with a parameter and a value");
+    static_assert(sizeof(Apply) <= AnyRuleUpdate::most_bytes && alignof(Apply) <= 16,
+                  "MatrixRule: what update.apply returns has at most 128 bytes");
 
     static_assert(std::is_same_v<typename StorageOf<Rule>::type, FullStates>,
                   "MatrixRule: states in bf16 or in blocks of 8 bits are those of rules of elements alone");
 
   public:
-    using Table = UpdateTable<Rule, A>;
+    using Table = UpdateTable<AnyRule, float>;
 
-    void set_up(const MatrixSetup& setup) { setup_ = setup; }
+    explicit MatrixLaunches(const MatrixSetup& setup) : setup_(setup) {}
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
 
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
     /// rest
-    void prepare(Context& context, const Table& /*table*/, const std::uint32_t* /*skip*/, SourceLocation where) {
+    void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (listed_.empty()) { return; }
+        for (const Listed& each : listed_) {
+            const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
+            const bool launches =
+                direction_of<A>(of, {}, nullptr).launches() && moved_by<Rule, A>(of, {}, nullptr, nullptr).launches();
+            require_launch(context.compute_stream(), of, launches, each.state->path(), where);
+        }
         place(context, where);
         if (placement_.units().empty()) { return; }
         require_same_matrices(context, placement_, where);
@@ -84,7 +97,7 @@ class MatrixLaunches {
         }
         ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
         begins_ = {context, std::span<const typename Begin::Unit>(begins)};
-        applies_ = {context, std::span<const Apply>(std::vector<Apply>(begins.size()))};
+        applies_ = {context, std::span<const AnyRuleUpdate>(std::vector<AnyRuleUpdate>(begins.size()))};
         const MatrixMemory memory = matrix_memory<Rule, A>(placement_, rank);
         for (std::size_t slot = 0; slot < memory.batches; ++slot) {
             pieces_[slot] = context.buffer<A>(memory.pieces);
@@ -161,7 +174,7 @@ class MatrixLaunches {
     };
     struct Step {
         Context& context;
-        const Update* updates;
+        const AnyRuleUpdate* updates;
         const std::uint32_t* skip;
         SourceLocation where;
     };
@@ -190,6 +203,11 @@ class MatrixLaunches {
     std::size_t place_of(const MatrixPiece& piece) const {
         const GroupGeometry& group = listed_[unit(piece.unit).group].state->geometry();
         return group.parameters[unit(piece.unit).parameter].range.begin + piece.elements.begin - group.updated.begin;
+    }
+    /// The update of a group's elements of a piece.
+    AnyUpdateWork work(const Step& step, const MatrixPiece& piece) const {
+        const AnyUpdateWork of = work_in_step(listed_[unit(piece.unit).group], step.updates, step.skip);
+        return of.part(place_of(piece), piece.elements.size());
     }
     Ranges add_ranges(const MatrixPiece& piece, List<rules::UpdateRange>& ranges) const {
         const MatrixUnit& of = unit(piece.unit);
@@ -228,7 +246,7 @@ class MatrixLaunches {
         if (act != Act::direct) { stream.wait(batch.done); }
         switch (act) {
             case Act::direct:
-                listed_.front().with_states([&](auto n) { direct<n>(step, batch, slot); });
+                direct(step, batch, slot);
                 break;
             case Act::to_owners:
                 exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received,
@@ -245,22 +263,13 @@ class MatrixLaunches {
         }
         batch.done = stream.record();
     }
-    template <std::size_t N>
     void direct(const Step& step, const Batch& batch, std::size_t slot) {
         for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
-            const Listed& in = listed_[unit(piece.unit).group];
-            const auto of = in.template spans<N>();
-            const std::size_t at = place_of(piece);
-            const std::size_t numel = piece.elements.size();
-            const Ranges& ranges = batch.ranges[i];
-            rules::UpdateSpans<A, A, typename Types::Reduction, N> spans;
-            spans.master = pieces_[slot].span().subspan(piece.offset, numel);
-            spans.gradient = of.gradient.subspan(at, numel);
-            for (std::size_t s = 0; s < N; ++s) { spans.states[s] = of.states[s].subspan(at, numel); }
-            Kernels::update(step.context.compute_stream(), range(ranges.first, ranges.first + 1), step.updates,
-                            step.skip, spans);
+            const std::size_t first = batch.ranges[i].first;
+            direction_of(work(step, piece), range(first, first + 1), pieces_[slot].data() + piece.offset)
+                .give(step.context.compute_stream());
         }
     }
     void transform(const Step& step, const Batch& batch, std::size_t slot) {
@@ -299,33 +308,23 @@ class MatrixLaunches {
         const MatrixUnit& of = unit(u);
         const std::size_t numel = of.block().numel();
         const std::size_t kept = Rule::kept(of.block());
-        const Update* const update = step.updates + listed_[of.group].group->update_of(of.parameter);
+        const std::byte* const update = step.updates[listed_[of.group].group->update_of(of.parameter)].bytes;
         for (std::size_t block = 0; block < of.blocks(); ++block) {
-            Rule::transform(step.context.compute_stream(), setup_.products,
-                            rules::WholeMatrix<A, Update>{
-                                of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
-                                kept_[u].span().subspan(block * kept, kept), update, step.skip});
+            Rule::transform(
+                step.context.compute_stream(), setup_.products,
+                rules::WholeMatrix<A, Update>{of.block(), matrix_.span().subspan(block * numel, numel),
+                                              scratch_.span(), kept_[u].span().subspan(block * kept, kept),
+                                              reinterpret_cast<const Update*>(update), step.skip});
         }
     }
     void apply(const Step& step, const Batch& batch, std::size_t slot) {
-        const Stream compute = step.context.compute_stream();
         for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
-            const Listed& in = listed_[unit(piece.unit).group];
-            const auto of = in.template spans<0>();
-            const std::size_t at = place_of(piece);
-            const std::size_t numel = piece.elements.size();
-            rules::UpdateSpans<Updated, typename Types::Gather, A, 0> spans;
-            spans.master = of.master.subspan(at, numel);
-            if (!of.gathered.empty()) { spans.gathered = of.gathered.subspan(at, numel); }
-            spans.scales = of.scales.subspan(scale_number<typename Types::Gather>(at));
-            if (!of.rest.empty()) { spans.rest = of.rest.subspan(at, numel); }
-            spans.gradient = std::span<const A>(pieces_[slot].span().subspan(piece.offset, numel));
-            spans.draws = of.draws;
             const Ranges& ranges = batch.ranges[i];
-            Kernels::update(compute, range(ranges.begin, ranges.end), static_cast<const Apply*>(applies_.data()),
-                            step.skip, spans);
+            moved_by<Rule, A>(work(step, piece), range(ranges.begin, ranges.end), applies_.data(),
+                              pieces_[slot].data() + piece.offset)
+                .give(step.context.compute_stream());
         }
     }
 
@@ -348,7 +347,7 @@ class MatrixLaunches {
     // Their ends wait for the kernels that use what is above.
     EngineTable<rules::UpdateRange> ranges_;
     EngineTable<typename Begin::Unit> begins_;
-    EngineTable<Apply> applies_;
+    EngineTable<AnyRuleUpdate> applies_;
 };
 
 }  // namespace shardkit::detail

@@ -8,25 +8,20 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/muon/matrix_launches.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
+#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/typed_rule_optimizer.hpp>
+#include <shardkit/optim/rule_functions.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/step/model.hpp>
-
-namespace shardkit::detail SHARDKIT_BUILD {
-
-template <rules::MatrixRule Rule, class Types>
-struct LaunchesOf<Rule, Types> {
-    using type = MatrixLaunches<Rule, Types>;
-};
-
-}  // namespace shardkit::detail SHARDKIT_BUILD
 
 namespace shardkit::rules SHARDKIT_BUILD {
 
@@ -34,10 +29,13 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// rule of your own. Beside an optimizer of the rest it is a part of a CombinedOptimizer.
 /// Memory:  the rule's states for the elements that this rank updates, and the buffers that matrices travel through;
 ///          `bytes_of_exchange` says how much
-template <class Rule, class Precision = DefaultPrecision<float>>
-class MatrixOptimizer : public detail::TypedRuleOptimizer<Rule, Precision> {
-    static_assert(MatrixRule<Rule>,
-                  "MatrixOptimizer<Rule, ...>: Rule must satisfy MatrixRule; see optim/matrix_rule.hpp");
+template <class Rule>
+class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
+    static_assert(OptimizerRule<Rule> && MatrixRule<Rule>,
+                  "MatrixOptimizer<Rule>: Rule must satisfy OptimizerRule and MatrixRule; see optim/matrix_rule.hpp");
+    static_assert(detail::progress_is_named<Rule>() && detail::fits_any_rule<Rule>(),
+                  "MatrixOptimizer<Rule>: Rule::products must name all that Rule::Progress has beside `steps`, and a "
+                  "rule has at most 192 bytes of options, 128 of an update, 4 states and 4 products");
 
   public:
     /// Collective over the world.
@@ -46,15 +44,16 @@ class MatrixOptimizer : public detail::TypedRuleOptimizer<Rule, Precision> {
     ///         without Matrices::units that say what of it is a matrix, blocks that do not divide its rows, ranks
     ///         that differ in them, or two groups with one path
     template <class Products>
-    MatrixOptimizer(const Model<Precision>& model, const Products& products, const typename Rule::Options& options,
+    MatrixOptimizer(const Groups& model, const Products& products, const typename Rule::Options& options,
                     const Matrices& matrices = {}, std::vector<ParamGroup> param_groups = {},
                     SourceLocation where = SourceLocation::current())
-        : detail::TypedRuleOptimizer<Rule, Precision>(model, options,
-                                                      with_rest(model, matrices, std::move(param_groups), where),
-                                                      where, {detail::AnyProducts<Stream>(products), matrices}) {}
+        : detail::RuleOptimizer<typename Rule::Options>(
+              model, {&detail::functions_of<Rule, host::AnyKernels::Loops>, options},
+              with_rest(model, matrices, std::move(param_groups), where), where,
+              std::make_unique<Launched>(detail::MatrixSetup{detail::AnyProducts<Stream>(products), matrices})) {}
 
     /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
-    static auto are_matrices(const Model<Precision>& model, const Matrices& matrices) {
+    static auto are_matrices(const Groups& model, const Matrices& matrices) {
         auto chosen = std::make_shared<std::set<std::pair<std::string, std::string>>>();
         for (const detail::Group& group : detail::Access::each(model, SourceLocation{})) {
             for (const PlacedParameter& p : group.geometry().parameters) {
@@ -71,7 +70,10 @@ class MatrixOptimizer : public detail::TypedRuleOptimizer<Rule, Precision> {
     std::size_t bytes_of_exchange() { return this->bytes_beside_states(); }
 
   private:
-    static std::vector<ParamGroup> with_rest(const Model<Precision>& model, const Matrices& matrices,
+    using Launched = detail::LaunchedGroups<detail::AnyRule, detail::MatrixLaunches<Rule, float>,
+                                            detail::MatrixLaunches<Rule, double>>;
+
+    static std::vector<ParamGroup> with_rest(const Groups& model, const Matrices& matrices,
                                              std::vector<ParamGroup> param_groups, SourceLocation where) {
         for (const ParamGroup& group : param_groups) { validate(group, where); }
         detail::require_matches(model, {param_groups.data(), param_groups.size()}, where);

@@ -127,18 +127,16 @@ inline void validate(const MuonOptions& options, SourceLocation where = SourceLo
 namespace detail SHARDKIT_BUILD {
 
 /// The two optimizers of a Muon.
-template <class Precision>
 struct MuonParts {
     template <class Products>
-    MuonParts(const Model<Precision>& model, const Products& products, const MuonOptions& options,
-              const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
-              SourceLocation where)
-        : is_matrix(rules::MatrixOptimizer<rules::MuonRule, Precision>::are_matrices(model, matrices)),
+    MuonParts(const Groups& model, const Products& products, const MuonOptions& options, const AdamWOptions& rest,
+              const Matrices& matrices, const std::vector<ParamGroup>& param_groups, SourceLocation where)
+        : is_matrix(rules::MatrixOptimizer<rules::MuonRule>::are_matrices(model, matrices)),
           matrices_(model, products, options, matrices, of(model, param_groups, true, where), where),
           rest_(model, rest, of(model, param_groups, false, where), where) {}
 
     /// The ParamGroups of one part. What a group gives that the part does not have is for the other one's parameters.
-    std::vector<ParamGroup> of(const Model<Precision>& model, const std::vector<ParamGroup>& given, bool of_matrices,
+    std::vector<ParamGroup> of(const Groups& model, const std::vector<ParamGroup>& given, bool of_matrices,
                                SourceLocation where) const {
         bool any = false;
         for (const detail::Group& group : detail::Access::each(model, where)) {
@@ -178,7 +176,7 @@ struct MuonParts {
     }
 
     std::function<bool(std::string_view, std::string_view)> is_matrix;
-    rules::MatrixOptimizer<rules::MuonRule, Precision> matrices_;
+    rules::MatrixOptimizer<rules::MuonRule> matrices_;
     AdamW rest_;
 };
 
@@ -198,9 +196,8 @@ namespace shardkit SHARDKIT_BUILD {
 ///          updates of groups that have such parameters; and the buffers that matrices travel through
 /// Cost:    orthogonalisation_cost of each matrix on one rank; each matrix travels to its owner and back once
 /// Source:  Jordan et al., Muon, 2024; Liu et al., arXiv 2502.16982; torch.optim.Muon, in fp32 or fp64 for bf16
-template <class Precision = DefaultPrecision<float>>
-class Muon : private detail::MuonParts<Precision>, public CombinedOptimizer {
-    using Parts = detail::MuonParts<Precision>;
+class Muon : private detail::MuonParts, public CombinedOptimizer {
+    using Parts = detail::MuonParts;
 
   public:
     /// With a library of products: CblasProducts, gpu::CublasProducts or one of your own.
@@ -209,20 +206,20 @@ class Muon : private detail::MuonParts<Precision>, public CombinedOptimizer {
     ///         not have
     template <class Products>
     requires(rules::MatrixProducts<Products, Stream, float>&& rules::MatrixProducts<Products, Stream, double>)
-        Muon(const Model<Precision>& model, const Products& products, const MuonOptions& options = {},
+        Muon(const Groups& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
         : Parts(model, products, options, rest, matrices, param_groups, where),
           CombinedOptimizer(model, {this->matrices_, this->rest_}, where) {}
     /// With the library's own products, on engines of the host.
     /// @throws UsageError on one of devices; else as above
-    explicit Muon(const Model<Precision>& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
+    explicit Muon(const Groups& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
                   const Matrices& matrices = {}, const std::vector<ParamGroup>& param_groups = {},
                   SourceLocation where = SourceLocation::current())
         : Muon(model, host_products(model, where), options, rest, matrices, param_groups, where) {}
 
     /// The part that has the matrices, for its options and ParamGroups.
-    rules::MatrixOptimizer<rules::MuonRule, Precision>& matrices() noexcept { return this->matrices_; }
+    rules::MatrixOptimizer<rules::MuonRule>& matrices() noexcept { return this->matrices_; }
     /// The part that has the rest.
     AdamW& rest() noexcept { return this->rest_; }
 
@@ -243,7 +240,7 @@ class Muon : private detail::MuonParts<Precision>, public CombinedOptimizer {
     }
 
   private:
-    static HostProducts host_products(const Model<Precision>& model, SourceLocation where) {
+    static HostProducts host_products(const Groups& model, SourceLocation where) {
         const auto& context = detail::context_of(model, where);
         if (!detail::host_reads(context.compute_stream())) {
             throw_usage_error(where, "Muon without a library of products on the engine ",
@@ -253,13 +250,5 @@ class Muon : private detail::MuonParts<Precision>, public CombinedOptimizer {
         return {};
     }
 };
-template <class Precision>
-Muon(const Model<Precision>&, const MuonOptions& = {}, const AdamWOptions& = {}, const Matrices& = {},
-     const std::vector<ParamGroup>& = {}, SourceLocation = {}) -> Muon<Precision>;
-template <class Precision, class Products>
-requires(rules::MatrixProducts<Products, Stream, float>)
-    Muon(const Model<Precision>&, const Products&, const MuonOptions& = {}, const AdamWOptions& = {},
-         const Matrices& = {}, const std::vector<ParamGroup>& = {}, SourceLocation = {})
-->Muon<Precision>;
 
 }  // namespace SHARDKIT_BUILD

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/core/element.hpp>
-#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/flat_layout.hpp>
@@ -37,7 +35,9 @@ class AnyLaunches {
     void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (host_reads(context.compute_stream())) { return; }
         for (const Listed& each : listed_) {
-            require_launch(work_at_rest(each, table.updates(), each.steps, skip), each, where);
+            const AnyUpdateWork update = work_at_rest(each, table.updates(), each.steps, skip);
+            const bool launches = !each.group->offloaded().host_ranges.empty() || update.launches();
+            require_launch(context.compute_stream(), update, launches, each.state->path(), where);
         }
         make_host_calls(listed_.span(), context, table);
         batches_.plan(listed_.span());
@@ -72,14 +72,6 @@ class AnyLaunches {
         std::uint64_t end;
     };
 
-    static void require_launch(const AnyUpdateWork& update, const Listed& each, SourceLocation where) {
-        if (!each.group->offloaded().host_ranges.empty() || update.rule->launches(update)) { return; }
-        throw_usage_error(where, "'", each.state->path(), "': no file of this program launches the updates of its ",
-                          name(update.updated), " elements (", name(update.gathers), " gathered, ",
-                          name(update.gradients),
-                          " reduced) with the optimizer's rule on a device: expected a shardkit::nccl::KernelsFor of "
-                          "the group's Precision and the rule, instantiated in a file that nvcc compiles");
-    }
     static void run(const Listed& each, const Stream& stream, unsigned long long capture, const Table& table,
                     const std::uint32_t* skip) {
         each.state->gradients().wait();
@@ -88,7 +80,7 @@ class AnyLaunches {
     }
     static void run_alone(const Listed& each, const Stream& stream, const AnyRuleUpdate* updates,
                           const std::uint32_t* skip) {
-        work(each, updates, skip).give(stream);
+        work_in_step(each, updates, skip).give(stream);
     }
     static void give(const Stream& stream, const DeviceUpdates& updates) {
         updates.work->rule->give(stream, updates);
@@ -100,7 +92,7 @@ class AnyLaunches {
             DeviceUpdates::Entry entry;
             table.resize(round_up(table.size(), alignof(std::max_align_t)));
             for (std::size_t i = batch.begin; i < batch.end; ++i) {
-                const AnyUpdateWork update = work(listed_[batches_.order()[i]], updates, skip);
+                const AnyUpdateWork update = work_in_step(listed_[batches_.order()[i]], updates, skip);
                 const std::uint64_t begin = entry.end;
                 entry.bytes.clear();
                 give(context.compute_stream(), {.work = &update, .entry = &entry});
@@ -115,18 +107,13 @@ class AnyLaunches {
                      const std::uint32_t* skip) {
         const Listed& first = listed_[batches_.order()[begin]];
         if (end - begin == 1) { return run_alone(first, stream, updates, skip); }
-        const AnyUpdateWork update = work(first, updates, skip);
+        const AnyUpdateWork update = work_in_step(first, updates, skip);
         const std::size_t at = entries_[begin].bytes.begin;
         give(stream,
              {.work = &update,
               .entries = {{static_cast<const std::byte*>(table_.data()) + at, entries_[end - 1].bytes.end - at},
                           entries_[begin].begin,
                           entries_[end - 1].end}});
-    }
-    static AnyUpdateWork work(const Listed& each, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
-        AnyUpdateWork work = work_at_rest(each, updates, each.steps, skip);
-        work.gradient = each.group->gradient(*each.state).data();
-        return work;
     }
 
     List<Listed> listed_;

@@ -220,9 +220,9 @@ GroupOptimizer<Rule>::GroupOptimizer(Context& context, const GroupGeometry& grou
     }
     for (const auto& state : states_) { state_spans_.push_back(state.span()); }
     if (!group.offloads()) { return; }
-    if constexpr (!std::same_as<Rule, AnyRule>) {
+    if (const RuleKind kind = options.rule->kind(); kind != RuleKind::elements) {
         throw_invalid_argument(where, "optimizer: '", group.path, "' has an Offload, and ",
-                               rules::MatrixRule<Rule>
+                               kind == RuleKind::matrices
                                    ? "matrices are brought together from masters and states in the engine's memory"
                                    : "sums over parameters are added from masters in the engine's memory",
                                "; expected Offload::none");

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -42,15 +41,10 @@ inline ElementType narrowest_arithmetic(const Groups& model, SourceLocation wher
     return narrowest;
 }
 
-/// What an optimizer has of its groups, by their element types where its launches need to know them.
+/// What an optimizer of elements keeps of its groups.
 template <class Rule>
-using BatchesOf = std::vector<std::unique_ptr<OptimizerGroups<Rule>>>;
-/// Those of a rule that is a value, which has groups of any element types.
-template <class Rule>
-BatchesOf<Rule> any_groups() {
-    BatchesOf<Rule> all;
-    all.push_back(std::make_unique<LaunchedGroups<Rule, AnyLaunches, NoLaunches>>(nullptr));
-    return all;
+std::unique_ptr<OptimizerGroups<Rule>> any_groups() {
+    return std::make_unique<LaunchedGroups<Rule, AnyLaunches, NoLaunches>>();
 }
 
 /// What all rules' optimizers share: states (one buffer per state and group, over the elements that this rank
@@ -64,9 +58,9 @@ class OptimizerFrame : public Optimizer {
     /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
     /// or
     ///         two groups with one path
-    /// @param batches  what is to have the model's groups
+    /// @param groups  what is to have the model's groups
     OptimizerFrame(const Groups& model, const Options& options, std::vector<ParamGroup> param_groups,
-                   SourceLocation where, BatchesOf<Rule> batches = any_groups<Rule>());
+                   SourceLocation where, std::unique_ptr<OptimizerGroups<Rule>> groups = any_groups<Rule>());
 
     const Options& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
@@ -101,41 +95,27 @@ class OptimizerFrame : public Optimizer {
 
   protected:
     /// The bytes of this rank's buffers beside states.
-    std::size_t bytes_beside_states() const {
-        std::size_t bytes = 0;
-        for (const auto& batches : batches_) { bytes += batches->bytes(); }
-        return bytes;
-    }
+    std::size_t bytes_beside_states() const { return groups_->bytes(); }
 
   private:
-    OptimizerGroups<Rule>& batches_of(const Group& group) const {
-        for (const auto& batches : batches_) {
-            if (batches->takes(group.elements())) [[likely]] { return *batches; }
-        }
-        throw std::logic_error(
-            concat("optimizer: '", group.path(), "' has element types that its model does not name"));
-    }
     /// f(group, its GroupOptimizer, the table with its progress) for every group, in order.
     template <class F>
     [[gnu::always_inline]] void for_each_group(const F& f, SourceLocation where) {
         this->require_here(where);
-        for (const auto& batches : batches_) { batches->rewind(); }
-        for (Group& group : Access::each(this->model(), where)) {
-            auto& batches = batches_of(group);
-            f(group, batches.next(), batches.table());
-        }
+        groups_->rewind();
+        for (Group& group : Access::each(this->model(), where)) { f(group, groups_->next(), groups_->table()); }
     }
     void list(SourceLocation where) {
-        for (const auto& batches : batches_) { batches->start(); }
-        for (Group& group : Access::each(this->model(), where)) { batches_of(group).list(group); }
+        groups_->start();
+        for (Group& group : Access::each(this->model(), where)) { groups_->list(group); }
     }
 
     /// Once all groups have chosen their hyper-parameters.
     void make_tables(SourceLocation where) {
         auto& context = numbers_.context();
-        for (const auto& batches : batches_) { batches->upload(context); }
+        groups_->upload(context);
         list(where);
-        for (const auto& batches : batches_) { batches->prepare(context, &numbers_.scalars()->skip, where); }
+        groups_->prepare(context, &numbers_.scalars()->skip, where);
     }
 
     void change_rates(double to, double from, Change change, SourceLocation where) override {
@@ -150,10 +130,7 @@ class OptimizerFrame : public Optimizer {
         const StatementHash stated =
             numbers_.begin_step(Access::stated(reduced), Access::loss_scale(reduced), coefficient, share, where);
         try {
-            for (const auto& batches : batches_) {
-                batches->run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(),
-                             where);
-            }
+            groups_->run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(), where);
             numbers_.run_first();
         } catch (...) {  // some groups are updated, and one perhaps in part
             for (Group& group : Access::each(this->model(), where)) {
@@ -164,10 +141,10 @@ class OptimizerFrame : public Optimizer {
         return stated;
     }
     StatementHash begin_backward(const StatedStep& step, SourceLocation where) override {
-        if constexpr (!updates_alone<Rule>) {
+        if (const RuleKind kind = options().rule->kind(); kind != RuleKind::elements) {
             Group::refuse_use(
                 where,
-                rules::MatrixRule<Rule>
+                kind == RuleKind::matrices
                     ? "optimizer step_in_backward: this optimizer's ranks exchange the matrices of all groups "
                       "at once; expected one that updates elements, or a step without step_in_backward"
                     : "optimizer step_in_backward: this optimizer adds numbers of all groups over the ranks at "
@@ -178,10 +155,10 @@ class OptimizerFrame : public Optimizer {
         return stated;
     }
     void run_alone(Group& group) override {
-        batches_of(group).run_alone(group, numbers_.scalars(), numbers_.engine_options());
+        groups_->run_alone(group, numbers_.scalars(), numbers_.engine_options());
     }
     void tear(Group& torn, std::string_view verb, SourceLocation where) override {
-        const auto& group = batches_of(torn).group_of(torn);
+        const auto& group = groups_->group_of(torn);
         for (std::size_t p = 0; p < group.updated().size(); ++p) {
             if (!group.updates(p)) { continue; }
             torn.torn().begin(p, TornValues::parameters, verb, where);
@@ -199,8 +176,7 @@ class OptimizerFrame : public Optimizer {
 
     std::uint64_t steps_of(const Group& wanted, SourceLocation where) const override {
         this->require_here(where);
-        std::optional<std::uint64_t> steps;
-        for (const auto& batches : batches_) { steps = steps ? steps : batches->steps(wanted.identity()); }
+        const std::optional<std::uint64_t> steps = groups_->steps(wanted.identity());
         if (!steps) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
         return *steps;
     }
@@ -212,7 +188,7 @@ class OptimizerFrame : public Optimizer {
                 if (!group.number()) { return; }
                 OptimizerMemory& its = all.push_back({&state, &group.reader(), name_of_rule<Rule>(options()), {}});
                 group.list(state.geometry(), its.held);
-                batches_of(state).list_own_shapes(state, its.held);
+                groups_->list_own_shapes(state, its.held);
             },
             where);
         return all;
@@ -255,40 +231,38 @@ class OptimizerFrame : public Optimizer {
         }
         // The tables are made anew for parameters that had one choice of hyper-parameters and are not as far as each
         // other any more.
-        for (const auto& batches : batches_) { batches->restart(); }
+        groups_->restart();
         const GroupProgress* next = of_groups.data();
         for (Group& group : Access::each(this->model(), where)) {
-            next += batches_of(group).choose(group, numbers_.param_groups(), next) ? 1 : 0;
+            next += groups_->choose(group, numbers_.param_groups(), next) ? 1 : 0;
         }
         make_tables(where);
     }
     StatementHash hyper_parameters(SourceLocation where) override { return numbers_.read_hash(where); }
     void require_not_captured(SourceLocation where) {
-        for (const auto& batches : batches_) {
-            if (!batches->captured()) { continue; }
-            Group::refuse_use(where,
-                              "load: parameters of one group have taken different numbers of steps, "
-                              "for which the optimizer makes its tables anew, "
-                              "and a graph has captured a step with the old ones: make a new optimizer before");
-        }
+        if (!groups_->captured()) { return; }
+        Group::refuse_use(where,
+                          "load: parameters of one group have taken different numbers of steps, "
+                          "for which the optimizer makes its tables anew, "
+                          "and a graph has captured a step with the old ones: make a new optimizer before");
     }
 
     OptimizerNumbers<Rule> numbers_;
-    BatchesOf<Rule> batches_;
+    std::unique_ptr<OptimizerGroups<Rule>> groups_;
 };
 
 template <class Rule>
 OptimizerFrame<Rule>::OptimizerFrame(const Groups& model, const Options& options,
                                      std::vector<ParamGroup> param_groups, SourceLocation where,
-                                     BatchesOf<Rule> batches)
+                                     std::unique_ptr<OptimizerGroups<Rule>> groups)
     : Optimizer(model),
       numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where),
-      batches_(std::move(batches)) {
+      groups_(std::move(groups)) {
     require_matches(this->model(), this->param_groups(), where);
     auto& context = detail::context_of(model, where);
     for (Group& group : Access::each(model, where)) {
         numbers_.add_group(context, group.geometry(), where);
-        batches_of(group).add(group, options, numbers_.param_groups(), where);
+        groups_->add(group, options, numbers_.param_groups(), where);
     }
     numbers_.begin(context);
     make_tables(where);

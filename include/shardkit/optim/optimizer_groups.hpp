@@ -30,13 +30,7 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// What runs the updates of a rule that does not update each group alone: see muon/matrix_optimizer.hpp and
-/// factored/factored_optimizer.hpp.
-template <class Rule, class Types>
-struct LaunchesOf;
-
-/// What an optimizer keeps of its groups, of one set of element types where their launches need to know them.
-/// Compiled once for all models.
+/// What an optimizer keeps of its groups. Compiled once for all models.
 template <class Rule>
 class OptimizerGroups {
     using Options = typename Rule::Options;
@@ -49,8 +43,6 @@ class OptimizerGroups {
     virtual ~OptimizerGroups() = default;
     OptimizerGroups(OptimizerGroups&&) = delete;
 
-    /// Whether groups with these elements are among them.
-    virtual bool takes(const ElementTable& elements) const noexcept = 0;
     /// One more group, in the model's order.
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where) {
         Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups, where);
@@ -123,9 +115,11 @@ class OptimizerGroups {
     std::size_t next_ = 0;                             // of the groups, in a walk
 };
 
-struct NoLaunches {};
-/// The same with launches: `Own` of groups that keep their master, `Stored` of those that do not.
-template <class Rule, class Own, class Stored>
+struct NoLaunches {
+    explicit NoLaunches(const auto&... /*arguments*/) {}
+};
+/// The same with launches: `InDouble` of groups that are updated in fp64, where others have launches of their own.
+template <class Rule, class Launches, class InDouble>
 class LaunchedGroups final : public OptimizerGroups<Rule> {
     using Base = OptimizerGroups<Rule>;
     using Options = typename Rule::Options;
@@ -133,21 +127,20 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
     using typename Base::State;
 
   public:
-    /// @param elements  those of its groups; null: any
-    explicit LaunchedGroups(const ElementTable* elements) noexcept : elements_(elements) {}
+    /// @param arguments  of each launches' constructor
+    template <class... Arguments>
+    explicit LaunchedGroups(const Arguments&... arguments) : launches_(arguments...), in_double_(arguments...) {}
+
+  private:
+    static constexpr bool alone = requires { &Launches::run_one; };
 
     /// f(launches) for those of all groups.
     void for_each(const auto& f) {
-        f(own_);
-        if constexpr (!std::is_empty_v<Stored>) { f(stored_); }
-    }
-
-  private:
-    bool takes(const ElementTable& elements) const noexcept override {
-        return elements_ == nullptr || elements_ == &elements;
+        f(launches_);
+        if constexpr (!std::is_empty_v<InDouble>) { f(in_double_); }
     }
     void restart() override {
-        table_ = typename Own::Table{};
+        table_ = typename Launches::Table{};
         start();
     }
     void upload(Context& context) override { table_.upload(context); }
@@ -169,7 +162,7 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
         for_each([&](auto& launches) { launches.run(context, table_, &scalars->skip, where); });
     }
     void run_alone(State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) override {
-        if constexpr (updates_alone<Rule>) {
+        if constexpr (alone) {
             Group& group = this->group_of(state);
             if (!group.number()) { return; }
             const auto stream = state.context().compute_stream();
@@ -182,13 +175,13 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
     }
     std::size_t bytes() const noexcept override {
         std::size_t bytes = 0;
-        if constexpr (!updates_alone<Rule>) {
+        if constexpr (!alone) {
             const_cast<LaunchedGroups&>(*this).for_each([&](auto& launches) { bytes += launches.bytes(); });
         }
         return bytes;
     }
     void list_own_shapes(const State& state, List<HeldMemory>& held) override {
-        if constexpr (!updates_alone<Rule>) {
+        if constexpr (!alone) {
             with_launches(state, [&](auto& launches) {
                 launches.list_own_shapes(state.geometry(), state.context().rank(), held);
             });
@@ -199,17 +192,16 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
     /// f(launches) with those that a group's updates are among.
     template <class F>
     void with_launches(const State& state, const F& f) {
-        if constexpr (!std::is_empty_v<Stored>) {
-            if (!state.geometry().keeps_master()) { return f(stored_); }
+        if constexpr (!std::is_empty_v<InDouble>) {
+            if (state.geometry().arithmetic() == ElementType::fp64) { return f(in_double_); }
         }
-        f(own_);
+        f(launches_);
     }
 
-    const ElementTable* elements_;
     // Their ends wait for the kernels that use what the groups have.
-    typename Own::Table table_;
-    Own own_;
-    [[no_unique_address]] Stored stored_;
+    typename Launches::Table table_;
+    Launches launches_;
+    [[no_unique_address]] InDouble in_double_;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

@@ -39,7 +39,7 @@ inline AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule>& each, const AnyRu
     const StoredElements gathered = parameters.gather_source();
     const StoredElements master = keeps_master ? parameters.master() : gathered;
     const auto& rounding = geometry.stochastic_rounding;
-    return {
+    AnyUpdateWork work{
         .rule = each.group->beginning().rule,
         .conversions = &each.state->elements().on_host,
         .load_gradients = each.state->elements().on_host.load_sums,
@@ -60,9 +60,18 @@ inline AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule>& each, const AnyRu
         .seed = rounding ? rounding->seed : 0,
         .state_seed = each.group->state_seed(),
         .steps = steps,
-        .states = each.group->state_spans(),
+        .format = each.group->beginning().rule->states().format,
         .state_count = each.group->states_used(),
     };
+    std::copy_n(each.group->state_spans(), work.state_count, work.states.begin());
+    return work;
+}
+/// Returns it with the gradient.
+inline AnyUpdateWork work_in_step(const TrainedGroup<AnyRule>& each, const AnyRuleUpdate* updates,
+                                  const std::uint32_t* skip) {
+    AnyUpdateWork work = work_at_rest(each, updates, each.steps, skip);
+    work.gradient = each.group->gradient(*each.state).data();
+    return work;
 }
 
 /// The update of a piece of a group, with copies of what it reads.
@@ -71,31 +80,16 @@ class PieceUpdate {
 
   public:
     /// @param ranges  all of the group, each counted from the first element of its piece
-    PieceUpdate(const AnyUpdateWork& whole, StateFormat format, const OffloadPiece& piece,
-                std::span<const rules::UpdateRange> ranges)
-        : work_(whole), format_(format) {
-        const std::size_t begin = piece.elements.begin;
+    PieceUpdate(const AnyUpdateWork& whole, const OffloadPiece& piece, std::span<const rules::UpdateRange> ranges)
+        : work_(whole.part(piece.elements.begin, piece.elements.size())) {
         work_.ranges = ranges.subspan(piece.ranges.begin, piece.ranges.size());
-        work_.count = piece.elements.size();
-        const auto advance = [&]<class T>(T*& memory, std::size_t bytes) {
-            if (memory != nullptr) { memory = at(memory, bytes); }
-        };
-        advance(work_.master, begin * size_of(work_.updated));
-        advance(work_.gathered, begin * size_of(work_.gathers));
-        advance(work_.gradient, begin * size_of(work_.gradients));
-        advance(work_.rest, begin * sizeof(*work_.rest));
-        for (std::size_t s = 0; s < work_.state_count; ++s) {
-            states_[s] = whole.states[s];
-            advance(states_[s].elements, begin * state_size());
-            advance(states_[s].scales, begin / Block8::block * sizeof(float));
-        }
     }
     /// Puts what is offloaded into a slot of the device.
     void use(std::span<std::byte> slot) {
         const auto take = [&]<class T>(T*& memory, std::size_t bytes) {
             if (memory == nullptr) { return; }
             const std::span<std::byte> its = slot.first(bytes);
-            buffers_[count_++] = {{at(reinterpret_cast<std::byte*>(memory), 0), bytes}, its};
+            buffers_[count_++] = {{reinterpret_cast<std::byte*>(memory), bytes}, its};
             memory = reinterpret_cast<T*>(its.data());
             slot = slot.subspan(std::min(slot.size(), round_up(bytes, piece_alignment)));
         };
@@ -107,8 +101,9 @@ class PieceUpdate {
             work_.master = master;
         }
         for (std::size_t s = 0; s < work_.state_count; ++s) {
-            take(states_[s].elements, work_.count * state_size());
-            take(states_[s].scales, Block8::blocks(work_.count) * sizeof(float));
+            AnyStateSpan& state = work_.states[s];
+            take(state.elements, work_.count * size_of(stored_type(work_.format, work_.arithmetic)));
+            take(state.scales, Block8::blocks(work_.count) * sizeof(float));
         }
     }
     /// Lets it read its gradient and update its parameters where they lie in a slot of the host.
@@ -123,9 +118,9 @@ class PieceUpdate {
         for (std::size_t i = 0; i < count_; ++i) { f(buffers_[i].host, buffers_[i].slot); }
     }
     /// Makes the update on the host.
-    void operator()() const { work()(); }
+    void operator()() const { work_(); }
     /// Gives it to a device's stream.
-    void give(const Stream& stream) const { work().give(stream); }
+    void give(const Stream& stream) const { work_.give(stream); }
 
   private:
     struct Buffer {
@@ -133,21 +128,7 @@ class PieceUpdate {
         std::span<std::byte> slot;
     };
 
-    template <class T>
-    static T* at(T* memory, std::size_t bytes) noexcept {
-        using Bytes = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-        return reinterpret_cast<T*>(reinterpret_cast<Bytes*>(memory) + bytes);
-    }
-    std::size_t state_size() const noexcept { return size_of(stored_type(format_, work_.arithmetic)); }
-    AnyUpdateWork work() const noexcept {
-        AnyUpdateWork work = work_;
-        work.states = states_.data();
-        return work;
-    }
-
     AnyUpdateWork work_;
-    StateFormat format_;
-    std::array<AnyStateSpan, AnyRuleUpdate::most_states> states_{};
     std::array<Buffer, most> buffers_{};
     std::size_t count_ = 0;
 };
@@ -165,7 +146,7 @@ class PieceUpdates {
     IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
     static PieceUpdate piece_of(const Listed& each, const AnyUpdateWork& whole, std::size_t piece,
                                 std::span<const rules::UpdateRange> ranges) {
-        return PieceUpdate(whole, each.group->beginning().rule->states().format, each.group->pieces()[piece], ranges);
+        return PieceUpdate(whole, each.group->pieces()[piece], ranges);
     }
 
     Context& context_;
@@ -196,8 +177,7 @@ class DevicePieces : PieceUpdates {
         const Stream compute = context_.compute_stream();
         const auto in_slot = [&](const Place& place, std::size_t slot) {
             const Listed& each = places_[place];
-            AnyUpdateWork whole = work_at_rest(each, table.updates(), each.steps, skip);
-            whole.gradient = each.group->gradient(*each.state).data();
+            const AnyUpdateWork whole = work_in_step(each, table.updates(), skip);
             PieceUpdate piece = Base::piece_of(each, whole, place.piece, each.group->ranges());
             piece.use(slots_[slot]);
             return piece;

@@ -21,6 +21,7 @@
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/group_progress.hpp>
+#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/option_range.hpp>
 #include <shardkit/optim/options.hpp>
 #include <shardkit/optim/param_group.hpp>
@@ -165,6 +166,14 @@ struct RuleLaunch {
 template <class Rule>
 inline constinit const RuleLaunch<Rule>* rule_launches = nullptr;
 
+/// The entry for a work; null: there is none.
+template <class Rule>
+const RuleLaunch<Rule>* launch_of(const AnyUpdateWork& work) {
+    const RuleLaunch<Rule>* launch = rule_launches<Rule>;
+    while (launch != nullptr && !launch->is_of(work)) { launch = launch->next; }
+    return launch;
+}
+
 /// The entry for an UpdateTypes.
 template <class Rule, class Types>
 struct RuleLaunchOf {
@@ -208,11 +217,9 @@ class UpdatesOf : public Base {
         if (work.arithmetic != ElementType::fp32) { refuse_update(); }
         update_in<float>(work, update, elements);
     }
-    bool launches(const AnyUpdateWork& work) const final { return launch_of(work) != nullptr; }
+    bool launches(const AnyUpdateWork& work) const final { return launch_of<Rule>(work) != nullptr; }
     void give(const Stream& stream, const DeviceUpdates& updates) const final {
-        const RuleLaunch<Rule>* const launch = launch_of(*updates.work);
-        if (launch == nullptr) { refuse_update(); }
-        launch->run(stream, updates);
+        launch_of<Rule>(*updates.work)->run(stream, updates);
     }
 
   private:
@@ -233,11 +240,6 @@ class UpdatesOf : public Base {
         };
         if (!with_state_count<Update<A>, A>(StateCounts<Rule>{}, work.state_count, with)) { refuse_update(); }
     }
-    static const RuleLaunch<Rule>* launch_of(const AnyUpdateWork& work) {
-        const RuleLaunch<Rule>* launch = rule_launches<Rule>;
-        while (launch != nullptr && !launch->is_of(work)) { launch = launch->next; }
-        return launch;
-    }
 
   protected:
     ~UpdatesOf() = default;
@@ -254,6 +256,11 @@ class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
     using Progress = typename Rule::Progress;
 
     std::string name(const AnyOptions& options) const override { return name_of_rule<Rule>(options.as<Options>()); }
+    RuleKind kind() const override {
+        return rules::MatrixRule<Rule>     ? RuleKind::matrices
+               : rules::FactoredRule<Rule> ? RuleKind::sums
+                                           : RuleKind::elements;
+    }
     StateKind states() const override { return state_kind<Rule>({}); }
     std::string_view state_name(std::size_t state) const override { return Rule::state_names[state]; }
     std::size_t state_count(const AnyOptions& options) const override {

@@ -121,16 +121,10 @@ class UpdateTable : public ProgressTable<Rule> {
     /// Begins some groups, behind `first` unless that is null.
     void begin_run(const Stream& stream, const BeginStep* first, std::size_t groups,
                    const BeginUpdates<Rule, A>& work) {
-        if constexpr (requires { this->beginning().rule->begin(stream, first, groups, work); }) {
-            if (stream.on_device()) { return this->beginning().rule->begin(stream, first, groups, work); }
-            // Of the host's, where no kernel of a device's is made of it.
-            if (first != nullptr) { stream.submit(*first); }
-            stream.submit(EachIndex<BeginUpdates<Rule, A>>{groups, work});
-        } else if (first != nullptr) {
-            run_first(stream, *first, groups, work);
-        } else {
-            run_each(stream, groups, work);
-        }
+        if (stream.on_device()) { return this->beginning().rule->begin(stream, first, groups, work); }
+        // Of the host's, where no kernel of a device's is made of it.
+        if (first != nullptr) { stream.submit(*first); }
+        stream.submit(EachIndex<BeginUpdates<Rule, A>>{groups, work});
     }
     /// Places in the host's copy, each aligned to 128 bytes.
     static constexpr std::size_t behind(std::size_t at, std::size_t bytes) noexcept {

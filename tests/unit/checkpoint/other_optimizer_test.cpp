@@ -68,7 +68,7 @@ auto makes(Options options) {
 const auto adamw = makes<sk::AdamW>(sk::AdamWOptions{});
 const auto lion = makes<sk::Lion>(sk::LionOptions{});
 const auto amsgrad = makes<sk::AMSGrad>(sk::AdamWOptions{});
-const auto muon = makes<sk::Muon<>>(sk::MuonOptions{});
+const auto muon = makes<sk::Muon>(sk::MuonOptions{});
 const auto momentum =
     makes<sk::SGD>(sk::SgdOptions{.learning_rate = 0.1, .rule = sk::Momentum::classical, .momentum = 0.9});
 const auto plain_sgd = makes<sk::SGD>(sk::SgdOptions{.learning_rate = 0.1});

@@ -161,7 +161,7 @@ struct Training {
 
     Layer first, second;
     sk::Model<sk::DefaultPrecision<double>> model;
-    sk::Adafactor<sk::DefaultPrecision<double>> optimizer;
+    sk::Adafactor optimizer;
     sk::LossScale loss_scale;
     sk::checkpoint::State state;
 };
@@ -249,7 +249,6 @@ TEST_CASE("what is kept comes to a mesh of other ranks without a file") {
 
 TEST_CASE(
     "split masters of bf16 parameters move as masters of their own do, and without masters parameters move too") {
-    using Of = sk::DefaultPrecision<sk::bf16>;
     using Small = sk::Sharded<sk::TensorList<sk::bf16>, sk::FullShard>;
     /// The elements of two ranks' shards after three steps.
     const auto train = [](sk::MasterWeights master) {
@@ -258,7 +257,7 @@ TEST_CASE(
             Small layer{rank, "layer", {{"weight", {9, 30}}}, {.master = master}};
             layer.initialize([](auto, auto, auto i) { return 0.0137 * static_cast<double>(i % 31) - 0.15; });
             sk::Model model{layer};
-            sk::Adafactor<Of> optimizer{model, {.learning_rate = 1e-3}};
+            sk::Adafactor optimizer{model, {.learning_rate = 1e-3}};
             for (int number = 0; number < 3; ++number) {
                 sk::Accumulation accumulation{model};
                 auto gradients = accumulation.gradients(layer);
@@ -364,7 +363,7 @@ TEST_CASE("a rank whose kept numbers are others than the rest's is found") {
                 sk::Sharded<List, sk::FullShard> layer{rank, "layer", {{"weight", {4, 3}}}};
                 layer.initialize([](auto, auto, auto i) { return first_of("weight", i); });
                 sk::Model model{layer};
-                sk::rules::FactoredOptimizer<DriftingRule, sk::DefaultPrecision<double>> optimizer{model};
+                sk::rules::FactoredOptimizer<DriftingRule> optimizer{model};
                 sk::Accumulation accumulation{model};
                 auto gradients = accumulation.gradients(layer);
                 for (std::size_t i = 0; i < 12; ++i) { gradients.view(0).data()[i] = gradient_of("weight", 0, i); }
@@ -386,7 +385,7 @@ TEST_CASE("ranks that clip their steps otherwise are told so") {
             Layer layer{rank, "layer", list(), {sk::DynamicPolicy(sk::FullShard{})}};
             sk::Model model{layer};
             const double threshold = rank.rank() == 0 ? 1 : 2;
-            sk::Adafactor<sk::DefaultPrecision<double>> optimizer{model, {.clip_threshold = threshold}};
+            sk::Adafactor optimizer{model, {.clip_threshold = threshold}};
             for (int step = 0; step < 2; ++step) {
                 sk::Accumulation accumulation{model};
                 accumulation.add_zero(layer);

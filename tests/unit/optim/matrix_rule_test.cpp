@@ -80,8 +80,7 @@ TEST_CASE(
         sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
             sk::Sharded<Group, sk::FullShard> layer{rank, "layer"};
             sk::Model model{layer};
-            sk::rules::MatrixOptimizer<RowRule, sk::DefaultPrecision<double>> optimizer{
-                model, sk::HostProducts{}, {.learning_rate = 0.1}};
+            sk::rules::MatrixOptimizer<RowRule> optimizer{model, sk::HostProducts{}, {.learning_rate = 0.1}};
             sk::LossScale loss_scale{rank, {.initial = 1}};
             const sk::checkpoint::State state{model, optimizer, loss_scale};
             const auto step = [&](int number, double factor) {

@@ -97,7 +97,7 @@ struct Trainer {
     Choice choice;
     Layer first, second;
     sk::Model<Precision> model{first, second};
-    sk::Muon<Precision> optimizer;
+    sk::Muon optimizer;
     sk::LossScale loss_scale;
 
     Trainer(sk::Rank<Mesh>& on, const sk::DynamicPolicy& policy, Choice chosen = {})

@@ -15,6 +15,7 @@
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
+#include <shardkit/muon/matrix_launches.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
@@ -84,23 +85,6 @@ constexpr auto group_kernels() {
     }
 }
 
-/// Those of a typed rule's updates of elements of type `Updated` by values of type `Gradient`, with each number of
-/// states.
-template <class Rule, class P, class Updated, class Gradient, std::size_t... N>
-constexpr auto update_kernels(std::index_sequence<N...> /*counts*/) {
-    using A = Arithmetic<typename P::Master>;
-    using Update = typename Rule::template Update<A>;
-    const auto of = []<std::size_t States>(std::integral_constant<std::size_t, States>) {
-        if constexpr (rules::UpdateOf<Update, A, States>) {
-            using Spans = rules::UpdateSpans<Updated, typename P::Gather, Gradient, States,
-                                             typename shardkit::detail::StorageOf<Rule>::type>;
-            return KernelList<engine::Update<Update, Spans>>{};
-        } else {
-            return KernelList<>{};
-        }
-    };
-    return (KernelList<>{} + ... + of(std::integral_constant<std::size_t, N>{}));
-}
 /// Those of the works that a rule of whole matrices says it launches.
 template <class... Works>
 constexpr auto work_kernels(std::type_identity<std::tuple<Works...>> /*works*/) {
@@ -113,15 +97,16 @@ constexpr auto step_kernels() {
     namespace of = shardkit::detail;
     using A = Arithmetic<typename P::Master>;
     using Sum = typename P::Reduction;
-    using Update = typename Rule::template Update<A>;
-    constexpr of::StateCounts<Rule> counts;
+    using Gather = typename P::Gather;
     if constexpr (rules::MatrixRule<Rule>) {
-        using Apply = std::remove_cvref_t<decltype(std::declval<const Update&>().apply(rules::MatrixExtents{}))>;
-        using Direct = rules::UpdateSpans<A, A, Sum, Rule::state_names.size()>;
-        using Moved = rules::UpdateSpans<Updated, typename P::Gather, A, 0>;
-        constexpr KernelList<engine::Update<Update, Direct>, engine::Update<Apply, Moved>, engine::Convert<A, A>>
+        using Update = typename Rule::template Update<A>;
+        using Applied = of::AppliedRule<Rule>;
+        constexpr KernelList<engine::RuleUpdates<Rule, of::UpdateTypes<A, A, Sum>>,
+                             engine::RuleUpdates<Applied, of::UpdateTypes<Updated, Gather, A>>, engine::Convert<A, A>>
             updates;
-        constexpr EachPer<of::BeginApply<Update, Apply>, of::MovePiece<A, false>, of::MovePiece<A, true>> moves;
+        constexpr EachPer<of::BeginApply<Update, typename Applied::template Update<A>>, of::MovePiece<A, false>,
+                          of::MovePiece<A, true>>
+            moves;
         constexpr auto all = updates + moves;
         if constexpr (requires { typename Rule::template Works<A>; }) {
             return all + work_kernels(std::type_identity<typename Rule::template Works<A>>{});
@@ -129,37 +114,32 @@ constexpr auto step_kernels() {
             return all;
         }
     } else if constexpr (rules::FactoredRule<Rule>) {
-        using Part = of::FactoredPart<Rule, A, Updated, Sum>;
-        constexpr auto passes = []<std::size_t... Pass>(std::index_sequence<Pass...>) {
-            return EachPer<of::WriteDirections<Part>, of::AddTerms<Part, Rule, Pass>...>{} +
-                   OncePer<of::Settle<Part, Pass>...>{};
+        constexpr auto settled = []<std::size_t... Pass>(std::index_sequence<Pass...>) {
+            return OncePer<of::Settle<Rule, A, Pass>...>{};
         }
         (std::make_index_sequence<of::passes_of<Rule>>{});
-        return passes + update_kernels<Rule, P, Updated, A>(counts);
+        return settled + KernelList<engine::RuleUpdates<of::PassesOf<Rule>, of::UpdateTypes<Updated, Gather, Sum>>,
+                                    engine::RuleUpdates<Rule, of::UpdateTypes<Updated, Gather, A>>>{};
     } else if constexpr (of::StorageOf<Rule>::type::format != StateFormat::full && !std::is_same_v<A, float>) {
         return KernelList<>{};  // refused
-    } else if constexpr (of::fits_any_rule<Rule>()) {
-        return KernelList<engine::RuleUpdates<Rule, of::UpdateTypes<Updated, typename P::Gather, Sum>>>{};
     } else {
-        return update_kernels<Rule, P, Updated, Sum>(counts);
+        return KernelList<engine::RuleUpdates<Rule, of::UpdateTypes<Updated, Gather, Sum>>>{};
     }
 }
 /// Those of the beginning of a rule's steps.
-template <class Rule, class A>
+template <class Rule>
 constexpr auto begin_kernels() {
     namespace of = shardkit::detail;
-    constexpr bool by_value = of::updates_alone<Rule> && of::fits_any_rule<Rule>();
-    using Begin = std::conditional_t<by_value, of::BeginUpdatesAs<Rule>, of::BeginUpdates<Rule, A>>;
-    using Options = std::conditional_t<by_value, of::AnyOptions, typename Rule::Options>;
+    using Begin = of::BeginUpdatesAs<Rule>;
     return KernelList<engine::RunFirst<of::BeginStep, Begin>>{} + EachPer<Begin>{} +
-           OncePer<of::SetOptions<Options>>{};
+           OncePer<of::SetOptions<of::AnyOptions>>{};
 }
 
 /// Those of the steps of groups with a Precision with an optimizer of Rule.
 template <class P, class Rule>
 constexpr auto rule_kernels() {
     using Master = typename P::Master;
-    constexpr auto all = begin_kernels<Rule, Arithmetic<Master>>() + step_kernels<Rule, P, Master>();
+    constexpr auto all = begin_kernels<Rule>() + step_kernels<Rule, P, Master>();
     if constexpr (shardkit::detail::can_drop_master<P>) {
         return all + step_kernels<Rule, P, typename P::Gather>();
     } else {

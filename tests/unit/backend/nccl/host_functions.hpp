@@ -142,8 +142,8 @@ template <class Rule, class... Precision>
 void launch_updates() {
     const auto launch = []<class Updated, class P>(std::type_identity<Updated>, std::type_identity<P>) {
         using Types = shardkit::detail::UpdateTypes<Updated, typename P::Gather, typename P::Reduction>;
-        if constexpr (shardkit::detail::StorageOf<Rule>::type::format == shardkit::StateFormat::full ||
-                      std::is_same_v<typename Types::A, float>) {
+        constexpr bool whole = shardkit::detail::StorageOf<Rule>::type::format == shardkit::StateFormat::full;
+        if constexpr (shardkit::detail::updates_alone<Rule> && (whole || std::is_same_v<typename Types::A, float>)) {
             shardkit::gpu::KernelLaunches<shardkit::engine::RuleUpdates<Rule, Types>>::calls();
         }
     };

@@ -37,13 +37,15 @@ struct LaunchedProducts {
 }  // namespace
 
 TEST_CASE("nccl: Muon's steps are one thread's to the bit, on every policy and pace, by the kernels of its list") {
+    using Precision = sk::DefaultPrecision<float>;
+    constexpr auto matrices = sk::nccl::detail::rule_kernels<Precision, sk::rules::MuonRule>();
+    decltype(matrices)::template In<sk::gpu::KernelLaunches>::calls();
     host_functions::Given::all().take();
     paced_ranks::check_training(
         muon_training::expected(), muon_training::policies, [](auto& rank, const auto& policy) {
             return muon_training::train(rank, policy, LaunchedProducts{}, paced_ranks::submit);
         });
-    using Precision = sk::DefaultPrecision<float>;
-    CHECK(host_functions::given_beside(sk::nccl::detail::training_kernels<Precision, sk::rules::MuonRule>() +
+    CHECK(host_functions::given_beside(sk::nccl::detail::group_kernels<Precision>() + matrices +
                                        sk::nccl::detail::training_kernels<Precision, sk::rules::AdamWRule>()) == "");
 }
 
