@@ -12,8 +12,10 @@ import sys
 BEGIN = "step\tof\tgroup\tkind\thash"
 
 
-class CannotCompare(Exception):
-    """Why two files cannot be compared."""
+def refuse(why):
+    """Ends the program: two files cannot be compared."""
+    print(f"compare_hashes: {why}", file=sys.stderr)
+    sys.exit(2)
 
 
 def read(path):
@@ -22,14 +24,14 @@ def read(path):
         with open(path, encoding="utf-8") as file:
             lines = file.read().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise CannotCompare(f"{path}: {error}") from None
+        refuse(f"{path}: {error}")
     if lines[0] != BEGIN:
-        raise CannotCompare(f"{path}: the first line is not that of a file of train_gpt --hashes")
+        refuse(f"{path}: the first line is not that of a file of train_gpt --hashes")
     steps = {}
     for number, line in enumerate(lines[1:-1], 2):  # a last line without its end is of a run that was killed
         fields = line.split("\t")
         if len(fields) != 5 or not fields[0].isdigit():
-            raise CannotCompare(f"{path}: line {number} has not the five fields of a hash")
+            refuse(f"{path}: line {number} has not the five fields of a hash")
         steps.setdefault(int(fields[0]), {})[tuple(fields[1:4])] = fields[4]
     return steps
 
@@ -53,7 +55,7 @@ def compare(first, second, names):
         first, second = without_gradients(first), without_gradients(second)
     common = [step for step in first if step in second]
     if not common:
-        raise CannotCompare(f"{names[0]} and {names[1]} have no step in common")
+        refuse(f"{names[0]} and {names[1]} have no step in common")
     count = 0
     for number, step in enumerate(common):
         ours, theirs = first[step], second[step]
@@ -61,7 +63,7 @@ def compare(first, second, names):
         complete = step not in (min(first), min(second), max(first), max(second))
         only = [(names[0], key) for key in ours if key not in theirs] + [(names[1], key) for key in theirs if key not in ours]
         if only and complete:
-            raise CannotCompare(f"step {step}: {only[0][0]} alone has {text_of(only[0][1])}; expected runs of one model and optimizer")
+            refuse(f"step {step}: {only[0][0]} alone has {text_of(only[0][1])}; expected runs of one model and optimizer")
         shared = [key for key in ours if key in theirs]
         differing = [key for key in shared if ours[key] != theirs[key]]
         if differing:
@@ -71,7 +73,7 @@ def compare(first, second, names):
                     f"{len(differing)} of the step's {len(shared)} hashes differ; {before}"], False
         count += len(shared)
     if count == 0:
-        raise CannotCompare(f"{names[0]} and {names[1]} have no hash in common")
+        refuse(f"{names[0]} and {names[1]} have no hash in common")
     return [f"equal: {count} hashes of steps {common[0]} to {common[-1]}"], True
 
 
@@ -82,11 +84,7 @@ def main():
     if len(sys.argv) != 3:
         print("usage: compare_hashes.py FIRST SECOND", file=sys.stderr)
         return 2
-    try:
-        lines, equal = compare(read(sys.argv[1]), read(sys.argv[2]), sys.argv[1:])
-    except CannotCompare as why:
-        print(f"compare_hashes: {why}", file=sys.stderr)
-        return 2
+    lines, equal = compare(read(sys.argv[1]), read(sys.argv[2]), sys.argv[1:])
     print("\n".join(lines))
     return 0 if equal else 1
 

@@ -155,11 +155,11 @@ Results train_and_show(const Prepared& prepared, bool reports) {
     return train(job);
 }
 
-void write_results(const Prepared& prepared, const Results& results, const ResidentMemories& resident) {
+void write_results(const Prepared& prepared, const Results& results) {
     const Options& options = prepared.options;
     const std::size_t first_step = prepared.inputs.start.first_step;
     if (const OutputFile& json = prepared.file("--json"); json.wanted()) {
-        json.write(json_report(options, prepared.plan, results, resident, first_step));
+        json.write(json_report(options, prepared.plan, results, first_step));
     }
     const OutputFile &trace = prepared.file("--trace"), &plot = prepared.file("--plot");
     if (trace.wanted() && !results.trace.empty()) { trace.write(results.trace); }
@@ -172,14 +172,14 @@ void write_results(const Prepared& prepared, const Results& results, const Resid
 void train_and_report(const Prepared& prepared, const Processes& processes) {
     const Options& options = prepared.options;
     const bool reports = processes.reports();
-    ResidentMemories resident;
-    resident.before = program::ResidentMemory::read();
-    const Results results = train_and_show(prepared, reports);
-    resident.after = program::ResidentMemory::read();
+    const auto before = program::ResidentMemory::read();
+    Results results = train_and_show(prepared, reports);
+    results.before = before;
+    results.after = program::ResidentMemory::read();
     if (!reports) { return; }
 
     if (results.signal == 0) { print(summary(options, prepared.plan, results)); }
-    write_results(prepared, results, resident);
+    write_results(prepared, results);
     if (results.signal == 0) { return; }
     const std::string text =
         reached_text(options, results, StopSignals::name(results.signal), prepared.inputs.start.first_step);

@@ -254,7 +254,7 @@ TEST_SUITE("gpt.program") {
         CHECK(train({alone, text, {}, KeepParameters::no}).sample.size() == 20);
 
         const PlanSummary plan = make_plan(options);
-        const auto object = nlohmann::json::parse(json_report(options, plan, results, {}));
+        const auto object = nlohmann::json::parse(json_report(options, plan, results));
         CHECK_FALSE(object.at("interrupted"));
         CHECK(object.at("policy") == "full_shard");
         CHECK(object.at("mesh") == "2x1x1");

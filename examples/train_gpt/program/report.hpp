@@ -4,23 +4,16 @@
 #include <cstddef>
 #include <string>
 
-#include "../../common/resident_memory.hpp"
 #include "options.hpp"
 #include "plan_summary.hpp"
 #include "results.hpp"
 
 namespace train_gpt {
 
-/// Resident memory just before training and after it.
-struct ResidentMemories {
-    program::ResidentMemory before;
-    program::ResidentMemory after;
-};
-
 /// The object that --json writes. Of a run that was interrupted, after as many steps as `results` has losses, what
 /// only whole runs measure is not there.
 std::string json_report(const Options& options, const PlanSummary& plan, const Results& results,
-                        const ResidentMemories& resident, std::size_t first_step = 0);
+                        std::size_t first_step = 0);
 /// "SIGTERM after step 3 of 9: loss 5.1234": where an interrupted run is, which has made at least one step.
 std::string reached_text(const Options& options, const Results& results, const std::string& signal,
                          std::size_t first_step);

@@ -8,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/follow/measured_step.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
+
+#include "../../common/resident_memory.hpp"
 
 namespace train_gpt {
 
@@ -20,18 +23,6 @@ struct Work {
     std::uint64_t layers = 0;           // of one rank, but for attention
     std::uint64_t attention_least = 0;  // of the rank that makes the fewest
     std::uint64_t attention_most = 0;
-};
-
-/// Steps as they were timed, where they follow a schedule: seconds of one, the mean over steps and ranks.
-struct TimedSteps {
-    std::size_t steps = 0;
-    double seconds = 0;
-    double compute = 0;
-    double communication = 0;
-
-    /// For which a rank waited for communication.
-    double exposed() const noexcept { return seconds - compute; }
-    double exposed_share() const noexcept { return communication > 0 ? exposed() / communication : 0; }
 };
 
 struct FinalParameter {
@@ -51,14 +42,16 @@ struct Results {
     std::uint64_t peak_bytes_per_rank = 0;          // the largest of all ranks
     std::uint64_t allocations_per_steady_step = 0;  // rounded up
     Work work;
-    TimedSteps timed;                        // the last ones
+    std::size_t timed_steps = 0;             // the last ones, where they follow a schedule
+    shardkit::schedule::MeasuredStep timed;  // one of them, the mean over them and the ranks
     Collectives collectives;                 // of the last step, the mean over the ranks, as the plan has it
     std::vector<FinalParameter> parameters;  // where asked for
     std::string replayed;                    // what --replay prints; empty: steps were trained
     std::string sample;
-    std::string trace;  // of the last step, where asked for and a schedule was followed
-    int signal = 0;     // that ended the run before its last step
-    std::string saved;  // the newest step's folder
+    std::string trace;                      // of the last step, where asked for and a schedule was followed
+    program::ResidentMemory before, after;  // the training, of this process
+    int signal = 0;                         // that ended the run before its last step
+    std::string saved;                      // the newest step's folder
 };
 
 }  // namespace train_gpt

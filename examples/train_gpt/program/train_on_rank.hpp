@@ -144,7 +144,13 @@ class RankSteps {
                 allocations_ += counted_.allocations() - before;
                 ++steady_;
             }
-            if (s >= first_timed && job_.chosen.schedule) { add_times(); }
+            if (s >= first_timed && job_.chosen.schedule) {
+                const sk::schedule::MeasuredStep step = trainer_.measured();
+                ++timed_steps_;
+                timed_.seconds += step.seconds;
+                timed_.compute += step.compute;
+                timed_.communication += step.communication;
+            }
             report(s, loss, grad_norm);
             if (last) { measure(); }
             hash(s + 1);
@@ -192,14 +198,18 @@ class RankSteps {
         const std::uint64_t own_peak = counted_.peak_bytes() + context_.world().most_placed_bytes();
         auto collectives = mean_collectives(context_);
         const Work work = work_of_ranks(context_, multiply_adds_before_);
-        const TimedSteps timed = mean_times();
+        for (double* const sum : {&timed_.seconds, &timed_.compute, &timed_.communication}) {
+            if (timed_steps_ == 0) { break; }
+            *sum = sk::all_reduce_value(context_, *sum) / static_cast<double>(timed_steps_ * context_.world_size());
+        }
         std::string trace = traces() ? trainer_.trace(*job_.chosen.schedule, together_) : std::string();
         const std::uint64_t peak = sk::all_reduce_value(context_, own_peak, sk::ReduceOp::max);
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;
         results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
         results_.work = work;
-        results_.timed = timed;
+        results_.timed_steps = timed_steps_;
+        results_.timed = timed_;
         results_.trace = std::move(trace);
         results_.collectives = std::move(collectives);
     }
@@ -232,20 +242,6 @@ class RankSteps {
                                   hash_lines(steps, "parameters", trainer_.parameter_hashes());
         if (reports() && job_.hashed) { job_.hashed(lines); }
     }
-    void add_times() {
-        const sk::schedule::MeasuredStep step = trainer_.measured();
-        ++timed_.steps;
-        timed_.seconds += step.seconds;
-        timed_.compute += step.compute;
-        timed_.communication += step.communication;
-    }
-    /// Of a step, over steps and ranks. Collective over the world.
-    TimedSteps mean_times() {
-        if (timed_.steps == 0) { return {}; }
-        const double steps = static_cast<double>(timed_.steps * context_.world_size());
-        const auto mean = [&](double sum) { return sk::all_reduce_value(context_, sum) / steps; };
-        return {timed_.steps, mean(timed_.seconds), mean(timed_.compute), mean(timed_.communication)};
-    }
 
     sk::Context& context_;
     const Job& job_;
@@ -257,7 +253,8 @@ class RankSteps {
     std::uint64_t allocations_ = 0;
     std::uint64_t steady_ = 0;  // steps, in which they were made
     MultiplyAdds multiply_adds_before_;
-    TimedSteps timed_;  // sums
+    std::size_t timed_steps_ = 0;
+    sk::schedule::MeasuredStep timed_;  // sums over them
 };
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
