@@ -16,7 +16,7 @@ namespace sk = shardkit;
 struct Weight : sk::Param<"weight", float, 64, 64> {};
 using Layer = sk::Sharded<Weight, sk::FullShard>;
 
-std::vector<Layer> make_layers(sk::Context& rank) {
+std::vector<Layer> make_layers(sk::Rank& rank) {
     std::vector<Layer> layers;
     for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
     return layers;
@@ -28,7 +28,7 @@ struct Trainer {
     sk::Model<> model;
     sk::AdamW optimizer;
 
-    explicit Trainer(sk::Context& rank)
+    explicit Trainer(sk::Rank& rank)
         : layers(make_layers(rank)), model(layers), optimizer(model, {.learning_rate = 0.05}) {
         model.initialize([](auto, auto, std::uint64_t k) { return std::sin(static_cast<double>(k)); });
     }

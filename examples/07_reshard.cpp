@@ -33,7 +33,7 @@ struct Trainer {
     sk::Model<> model;
     sk::AdamW optimizer;
 
-    explicit Trainer(sk::Context& rank)
+    explicit Trainer(sk::Rank& rank)
         : layer(rank, "linear"), model(layer), optimizer(model, {.learning_rate = 0.05}) {
         model.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });
     }
@@ -54,8 +54,8 @@ int main() {
         // Each part of the ranks is the world of a mesh of its own.
         const bool trains = rank.rank() < trainers;
         const auto part = sk::split(rank.world(), trains ? 0 : 1, rank.rank(), trains ? "trainers" : "evaluators");
-        std::optional<sk::Rank<sk::DeviceMesh<4>>> dp;
-        std::optional<sk::Rank<sk::DeviceMesh<1, 2>>> tp;
+        std::optional<sk::MeshRank<sk::DeviceMesh<4>>> dp;
+        std::optional<sk::MeshRank<sk::DeviceMesh<1, 2>>> tp;
         std::optional<Trainer> trainer;
         std::optional<sk::Sharded<Linear, sk::NoShard>> evaluated;  // whole on each rank, but for tp
         if (trains) {

@@ -15,7 +15,7 @@ namespace sk = shardkit;
 struct Weight : sk::Param<"weight", float, 8> {};
 
 // The user's trainer.
-void train(sk::Context& rank) {
+void train(sk::Rank& rank) {
     sk::Sharded<Weight, sk::NoShard> layer{rank, "layer"};
     sk::Model model{layer};
     sk::SGD optimizer{model, {.learning_rate = 0.5}};
@@ -60,7 +60,7 @@ std::string end_of_run(Fault planted) {
         sk::threads::run(mesh, [&](auto& plain) {
             if (plain.rank() != 1) { return train(plain); }
             const sk::Communicator world(std::make_shared<const Faulty>(plain.world().verbs(), planted));
-            sk::Rank<sk::DeviceMesh<3>> faulty{mesh, world};
+            sk::MeshRank<sk::DeviceMesh<3>> faulty{mesh, world};
             train(faulty);
         });
     } catch (const std::exception& error) {

@@ -71,13 +71,13 @@ struct Training {
     using Listed = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy>;
     using Skipped = sk::Sharded<sk::Params<Alone<T>>, sk::DynamicPolicy>;
 
-    Training(sk::Context& context, const sk::DynamicPolicy& policy)
-        : layer(context, "layer", {}, {policy}),
-          listed(context, "listed", sk::TensorList<T>{{"a", {3, 5}}, {"b", {11}}}, {policy}),
-          skipped(context, "skipped", {}, {policy}),
+    Training(sk::Rank& rank, const sk::DynamicPolicy& policy)
+        : layer(rank, "layer", {}, {policy}),
+          listed(rank, "listed", sk::TensorList<T>{{"a", {3, 5}}, {"b", {11}}}, {policy}),
+          skipped(rank, "skipped", {}, {policy}),
           groups(layer, listed, skipped),
           optimizer(Optimizer::make(groups)),
-          loss_scale(context, {.initial = 32}),
+          loss_scale(rank, {.initial = 32}),
           state(make_state()) {}
     auto make_state() {
         if constexpr (Optimizer::scales) {

@@ -71,11 +71,11 @@ struct WithMuon {
         std::conditional_t<std::is_same_v<T, float>, sk::DefaultPrecision<float>, sk::Precision<float, T>>;
     using Average = sk::Sharded<Net<float>, sk::DynamicPolicy, AveragePrecision>;
 
-    WithMuon(sk::Context& context, const sk::DynamicPolicy& policy)
-        : layer(context, "layer", {}, {policy}),
-          rows(context, "rows", {}, {policy}),
-          base(context, "base", {}, {policy}),
-          average_layer(context, "average.layer", {},
+    WithMuon(sk::Rank& rank, const sk::DynamicPolicy& policy)
+        : layer(rank, "layer", {}, {policy}),
+          rows(rank, "rows", {}, {policy}),
+          base(rank, "base", {}, {policy}),
+          average_layer(rank, "average.layer", {},
                         {.policy = average_policy(policy), .frozen = Average::Group::all()}),
           model(layer),
           of_rows(rows),
@@ -83,7 +83,7 @@ struct WithMuon {
           optimizer(model, {.learning_rate = 0.1}, {.learning_rate = 0.01}),
           row_optimizer(of_rows, sk::HostProducts{}, {.learning_rate = 0.1}),
           average(averages, model),
-          loss_scale(context, {.initial = 32}),
+          loss_scale(rank, {.initial = 32}),
           state(sk::Model{layer, rows, base, average_layer}, optimizer, loss_scale) {
         state.add(row_optimizer).blob("sampler", blob);
     }
@@ -169,7 +169,7 @@ inline std::vector<Side> sides(std::size_t world) {
 /// This rank on the side's mesh; null where it has no place there. Collective over the world.
 template <class Rank>
 auto part_of(Rank& rank, const Side& side) {
-    using Part = sk::Rank<Mesh>;
+    using Part = sk::MeshRank<Mesh>;
     const bool is_in = side.has(rank.rank());
     const auto ranks = sk::split(rank.world(), is_in ? 0 : 1, rank.rank(), "part");
     return is_in ? std::make_unique<Part>(side.mesh, ranks, sk::RankOptions{}, rank.streams())

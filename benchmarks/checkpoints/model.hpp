@@ -29,8 +29,8 @@ class Model {
     using Layer = shardkit::Sharded<Block, shardkit::DynamicPolicy>;
     static constexpr std::size_t blocks = 12;
 
-    Model(shardkit::Context& context, const shardkit::DynamicPolicy& policy, std::uint64_t elements)
-        : layers_(make(context, policy, elements)), optimizer_(groups()), state_(groups(), optimizer_) {}
+    Model(shardkit::Rank& rank, const shardkit::DynamicPolicy& policy, std::uint64_t elements)
+        : layers_(make(rank, policy, elements)), optimizer_(groups()), state_(groups(), optimizer_) {}
 
     /// Values that differ, and a step, so that no state is zero.
     void begin() {
@@ -71,7 +71,7 @@ class Model {
     shardkit::checkpoint::State parameters_alone() { return shardkit::checkpoint::State{groups()}; }
 
   private:
-    static std::vector<Layer> make(shardkit::Context& context, const shardkit::DynamicPolicy& policy,
+    static std::vector<Layer> make(shardkit::Rank& rank, const shardkit::DynamicPolicy& policy,
                                    std::uint64_t elements) {
         constexpr std::size_t columns = 64;
         const auto rows = static_cast<std::size_t>(std::max<std::uint64_t>(1, elements / blocks / columns));
@@ -79,7 +79,7 @@ class Model {
         layers.reserve(blocks);
         for (std::size_t b = 0; b < blocks; ++b) {
             layers.emplace_back(
-                context, "blocks." + std::to_string(b),
+                rank, "blocks." + std::to_string(b),
                 shardkit::Shapes<Block>{shardkit::shape<Weight>(rows, columns), shardkit::shape<Bias>(columns)},
                 typename Layer::Options{policy});
         }

@@ -29,7 +29,6 @@ namespace benchmarks::checkpoints {
 namespace {
 
 namespace fs = std::filesystem;
-using Context = shardkit::Context;
 
 /// Removed at the end.
 class Folder {
@@ -76,25 +75,25 @@ std::uint64_t different_bytes(const std::string& a, const std::string& b) {
 /// The peak of ResidentMemory begins anew.
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
-std::uint64_t collectives_of(Context& context) {
+std::uint64_t collectives_of(shardkit::Rank& rank) {
     std::uint64_t calls = 0;
-    for (const auto& entry : context.traffic().entries()) { calls += entry.calls; }
+    for (const auto& entry : rank.traffic().entries()) { calls += entry.calls; }
     return calls;
 }
 
 /// Everything on one rank. Collective over the world.
 class RankRun {
   public:
-    RankRun(Context& context, const Options& options, const Folder& folder, CountedFiles& disk, CountedFiles& cached,
-            Measured& measured)
-        : context_(context),
+    RankRun(shardkit::Rank& rank, const Options& options, const Folder& folder, CountedFiles& disk,
+            CountedFiles& cached, Measured& measured)
+        : context_(rank),
           options_(options),
           folder_(folder),
           disk_(disk),
           cached_(cached),
           measured_(measured),
-          model_(context, options.chosen_policy(), options.elements),
-          plain_(folder.of("."), model_.numel() * 4, context.rank(), context.world_size()) {}
+          model_(rank, options.chosen_policy(), options.elements),
+          plain_(folder.of("."), model_.numel() * 4, rank.rank(), rank.world_size()) {}
 
     void run() {
         model_.begin();
@@ -227,7 +226,7 @@ class RankRun {
         t[9] = timed(context_, [&] { plain_.read(); });
         return t;
     }
-    Context& context_;
+    shardkit::Rank& context_;
     const Options& options_;
     const Folder& folder_;
     CountedFiles& disk_;
@@ -244,9 +243,8 @@ Measured run(const Options& options) {
     const std::unique_ptr<CountedFiles> disk = make_files(true);
     const std::unique_ptr<CountedFiles> cached = make_files(false);
     Measured measured;
-    shardkit::threads::run(shardkit::DeviceMesh(options.ranks), [&](auto& rank) {
-        Context& context = rank;
-        RankRun(context, options, folder, *disk, *cached, measured).run();
+    shardkit::threads::run(shardkit::DeviceMesh(options.ranks), [&](shardkit::Rank& rank) {
+        RankRun(rank, options, folder, *disk, *cached, measured).run();
     });
     return measured;
 }

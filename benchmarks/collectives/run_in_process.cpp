@@ -11,17 +11,13 @@
 namespace benchmarks {
 
 void run_on_self(const Options& options, const RowSink& sink) {
-    shardkit::self::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), [&](auto& rank) {
-        shardkit::Context& context = rank;
-        run_rank(context, options, sink);
-    });
+    shardkit::self::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp),
+                        [&](shardkit::Rank& rank) { run_rank(rank, options, sink); });
 }
 
 void run_on_threads(const Options& options, const RowSink& sink) {
-    shardkit::threads::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), [&](auto& rank) {
-        shardkit::Context& context = rank;
-        run_rank(context, options, sink);
-    });
+    shardkit::threads::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp),
+                           [&](shardkit::Rank& rank) { run_rank(rank, options, sink); });
 }
 
 }  // namespace benchmarks

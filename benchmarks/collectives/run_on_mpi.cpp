@@ -9,10 +9,8 @@
 namespace benchmarks {
 
 void run_on_mpi(const Options& options, const RowSink& sink) {
-    shardkit::mpi::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), [&](auto& rank) {
-        shardkit::Context& context = rank;
-        run_rank(context, options, sink);
-    });
+    shardkit::mpi::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp),
+                       [&](shardkit::Rank& rank) { run_rank(rank, options, sink); });
 }
 
 }  // namespace benchmarks

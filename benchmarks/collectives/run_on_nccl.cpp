@@ -10,10 +10,7 @@ namespace benchmarks {
 
 void run_on_nccl(const Options& options, const RowSink& sink) {
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
-    const auto measured = [&](auto& rank) {
-        shardkit::Context& context = rank;
-        run_rank(context, options, sink);
-    };
+    const auto measured = [&](shardkit::Rank& rank) { run_rank(rank, options, sink); };
     shardkit::nccl::Options of_world;
     of_world.staging_bytes = options.staging_bytes;
     if (program::Place::is_launched()) {

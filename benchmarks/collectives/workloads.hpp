@@ -5,7 +5,7 @@
 #include <string>
 #include <type_traits>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../../examples/common/input_error.hpp"
 #include "../common/measure.hpp"
@@ -17,17 +17,17 @@ namespace benchmarks {
 /// The collective with its buffers.
 /// @throws InputError when the engine lacks the verb for these elements; std::bad_alloc
 /// @pre     the verb has this placement
-inline std::unique_ptr<Workload> make_workload(shardkit::Context& context, const shardkit::Communicator& group,
+inline std::unique_ptr<Workload> make_workload(shardkit::Rank& rank, const shardkit::Communicator& group,
                                                VerbKind verb, DataType type, Placement placement,
                                                const Shape& shape) {
     std::unique_ptr<Workload> made;
     const auto make = [&]<class V, class T>(V, std::type_identity<T>) {
         if constexpr (V::in_place) {
-            if (placement == Placement::in_place) { made = std::make_unique<InPlace<V, T>>(context, group, shape); }
+            if (placement == Placement::in_place) { made = std::make_unique<InPlace<V, T>>(rank, group, shape); }
         }
         if constexpr (V::out_of_place) {
             if (placement == Placement::out_of_place) {
-                made = std::make_unique<OutOfPlace<V, T>>(context, group, shape);
+                made = std::make_unique<OutOfPlace<V, T>>(rank, group, shape);
             }
         }
     };
@@ -39,7 +39,7 @@ inline std::unique_ptr<Workload> make_workload(shardkit::Context& context, const
         }
     });
     if (!made) {
-        throw program::InputError("--engine " + std::string(context.world().engine_name()) + ": has no " +
+        throw program::InputError("--engine " + std::string(rank.world().engine_name()) + ": has no " +
                                   std::string(verb_names[static_cast<std::size_t>(verb)]) + " of " +
                                   std::string(type_names[static_cast<std::size_t>(type)]) +
                                   ": expected another --verb or --datatype");

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../common/measure.hpp"
 
@@ -63,7 +63,7 @@ class EngineWorkload : public KernelWorkload {
     template <class T>
     using Buffer = shardkit::HostBuffer<T>;
 
-    explicit EngineWorkload(shardkit::Context& context) : stream_(context.compute_stream()) {}
+    explicit EngineWorkload(shardkit::Rank& rank) : stream_(rank.compute_stream()) {}
 
     template <class T>
     void put(std::span<T> buffer, const std::vector<T>& elements) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardkit/comm/stream.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "engine_workload.hpp"
 #include "graph_workload.hpp"

@@ -41,15 +41,15 @@ class TensorWorkload : public EngineWorkload {
   protected:
     using Piece = shardkit::engine::TensorPiece<T>;
 
-    TensorWorkload(shardkit::Context& context, std::size_t n, std::size_t tensors)
-        : Base(context), flat_(context.template buffer<T>(n)) {
+    TensorWorkload(shardkit::Rank& rank, std::size_t n, std::size_t tensors)
+        : Base(rank), flat_(rank.template buffer<T>(n)) {
         const std::vector<std::size_t> bounds = tensor_bounds(n, tensors, sizeof(T));
         for (std::size_t t = 0; t < tensors; ++t) {
-            buffers_.push_back(context.template buffer<T>(bounds[t + 1] - bounds[t]));
+            buffers_.push_back(rank.template buffer<T>(bounds[t + 1] - bounds[t]));
             pieces_.push_back({bounds[t], bounds[t + 1], buffers_.back().data()});
         }
         pieces_ = shardkit::engine::tensor_table(std::span<const Piece>(pieces_), n);
-        table_ = {context, std::span<const Piece>(pieces_)};
+        table_ = {rank, std::span<const Piece>(pieces_)};
     }
 
     std::span<const Piece> table() const { return table_.span(); }
@@ -74,7 +74,7 @@ class TensorWorkload : public EngineWorkload {
 template <class K, class T>
 class Pack final : public TensorWorkload<T> {
   public:
-    Pack(shardkit::Context& context, std::size_t n, std::size_t tensors) : TensorWorkload<T>(context, n, tensors) {}
+    Pack(shardkit::Rank& rank, std::size_t n, std::size_t tensors) : TensorWorkload<T>(rank, n, tensors) {}
 
     void prepare() override {
         this->spoil(this->flat());
@@ -91,7 +91,7 @@ class Pack final : public TensorWorkload<T> {
 template <class K, class T>
 class Unpack final : public TensorWorkload<T> {
   public:
-    Unpack(shardkit::Context& context, std::size_t n, std::size_t tensors) : TensorWorkload<T>(context, n, tensors) {}
+    Unpack(shardkit::Rank& rank, std::size_t n, std::size_t tensors) : TensorWorkload<T>(rank, n, tensors) {}
 
     void prepare() override {
         this->put_values(this->flat(), 0);

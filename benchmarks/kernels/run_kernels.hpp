@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../common/measure.hpp"
 #include "options.hpp"
@@ -23,36 +23,36 @@ namespace benchmarks::kernels {
 /// The kernel of K on n elements of T, with its buffers, in at most `parts` parts: tensors of those that pack, groups
 /// of a step (which takes the engine's kernels), runs of others.
 template <class K, class T>
-std::unique_ptr<KernelWorkload> make_workload(shardkit::Context& context, KernelKind kernel, std::size_t n,
+std::unique_ptr<KernelWorkload> make_workload(shardkit::Rank& rank, KernelKind kernel, std::size_t n,
                                               std::size_t parts) {
     switch (kernel) {
         case KernelKind::adamw:
-            return std::make_unique<AdamW<K, T>>(context, n, parts);
+            return std::make_unique<AdamW<K, T>>(rank, n, parts);
         case KernelKind::sgd:
-            return std::make_unique<Sgd<K, T>>(context, n, parts);
+            return std::make_unique<Sgd<K, T>>(rank, n, parts);
         case KernelKind::norm:
-            return std::make_unique<Norm<K, T>>(context, n, parts);
+            return std::make_unique<Norm<K, T>>(rank, n, parts);
         case KernelKind::cast:
-            return std::make_unique<Cast<K, T>>(context, n);
+            return std::make_unique<Cast<K, T>>(rank, n);
         case KernelKind::accumulate:
-            return std::make_unique<Accumulate<K, T>>(context, n);
+            return std::make_unique<Accumulate<K, T>>(rank, n);
         case KernelKind::pack:
-            return std::make_unique<Pack<K, T>>(context, n, parts);
+            return std::make_unique<Pack<K, T>>(rank, n, parts);
         case KernelKind::unpack:
-            return std::make_unique<Unpack<K, T>>(context, n, parts);
+            return std::make_unique<Unpack<K, T>>(rank, n, parts);
         case KernelKind::step:
-            return std::make_unique<Step<T>>(context, n, parts);
+            return std::make_unique<Step<T>>(rank, n, parts);
     }
     throw std::logic_error("make_workload: no such kernel");
 }
 
 /// K: by default the engine's Kernels.
 template <class K = void>
-std::unique_ptr<KernelWorkload> make_workload(shardkit::Context& context, KernelKind kernel, DataType type,
-                                              std::size_t n, std::size_t parts) {
+std::unique_ptr<KernelWorkload> make_workload(shardkit::Rank& rank, KernelKind kernel, DataType type, std::size_t n,
+                                              std::size_t parts) {
     using Chosen = std::conditional_t<std::is_void_v<K>, shardkit::host::AnyKernels, K>;
-    return type == DataType::fp32 ? make_workload<Chosen, float>(context, kernel, n, parts)
-                                  : make_workload<Chosen, shardkit::bf16>(context, kernel, n, parts);
+    return type == DataType::fp32 ? make_workload<Chosen, float>(rank, kernel, n, parts)
+                                  : make_workload<Chosen, shardkit::bf16>(rank, kernel, n, parts);
 }
 
 /// Into how many parts a kernel's rows are cut.
@@ -65,17 +65,17 @@ inline std::vector<std::size_t> parts_of(KernelKind kernel, const Options& optio
 /// The engine's kernels, each in all sizes, beside plain copies; `time(row, workload, measure)` calls
 /// measure(workload), or another one around it, and says what else it knows of the row. Collective over the world.
 template <class Time>
-void run_kernels(shardkit::Context& context, const Options& options, const RowSink& sink, const Time& time) {
+void run_kernels(shardkit::Rank& rank, const Options& options, const RowSink& sink, const Time& time) {
     const auto run = [&](Row& row, std::size_t parts) {
         const std::unique_ptr<KernelWorkload> workload =
-            make_workload(context, row.kernel, row.type, row.elements, parts);
+            make_workload(rank, row.kernel, row.type, row.elements, parts);
         row.tensors = workload->tensors();
         row.runs = workload->runs();
         row.groups = workload->groups();
         time(row, *workload, [&](Workload& timed) {
-            row.figure = time_beside_copy(context, options, row.bytes, (row.bytes + 1) / 2, timed);
+            row.figure = time_beside_copy(rank, options, row.bytes, (row.bytes + 1) / 2, timed);
         });
-        if (context.rank() == 0) { sink(row); }
+        if (rank.rank() == 0) { sink(row); }
     };
     for (const KernelKind kernel : options.kernels) {
         for (const DataType type : options.types) {

@@ -12,9 +12,8 @@ namespace benchmarks::kernels {
 void run_on_gpu(const Options& options, const RowSink& sink) {
     if (options.pin) { pin_to(allowed_processors(), 0); }
     shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0);
-    shardkit::nccl::run(shardkit::DeviceMesh(std::size_t{1}), alone, [&](auto& rank) {
-        shardkit::Context& context = rank;
-        run_kernels(context, options, sink, GpuTimes{context.streams(), options.graph});
+    shardkit::nccl::run(shardkit::DeviceMesh(std::size_t{1}), alone, [&](shardkit::Rank& rank) {
+        run_kernels(rank, options, sink, GpuTimes{rank.streams(), options.graph});
     });
 }
 

@@ -10,10 +10,9 @@
 namespace benchmarks::kernels {
 
 void run_on_host(const Options& options, const RowSink& sink) {
-    shardkit::threads::run(shardkit::DeviceMesh(options.ranks), [&](auto& rank) {
+    shardkit::threads::run(shardkit::DeviceMesh(options.ranks), [&](shardkit::Rank& rank) {
         if (options.pin) { pin_to(allowed_processors(), rank.rank()); }
-        shardkit::Context& context = rank;
-        run_kernels(context, options, sink, [](Row&, Workload& workload, const auto& measure) { measure(workload); });
+        run_kernels(rank, options, sink, [](Row&, Workload& workload, const auto& measure) { measure(workload); });
     });
 }
 

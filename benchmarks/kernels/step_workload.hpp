@@ -36,13 +36,13 @@ class Step final : public EngineWorkload {
     static constexpr double max_norm = 1;
 
   public:
-    Step(shardkit::Context& context, std::size_t n, std::size_t groups) : Base(context), context_(context), n_(n) {
+    Step(shardkit::Rank& rank, std::size_t n, std::size_t groups) : Base(rank), context_(rank), n_(n) {
         const std::size_t count = std::min(n, groups);
         layers_.reserve(count);
         for (std::size_t g = 0; g < count; ++g) {
             bounds_.push_back(n / count * g + std::min(g, n % count));
             const std::size_t size = n / count + (g < n % count ? 1 : 0);
-            layers_.emplace_back(context, "groups." + std::to_string(g), shardkit::TensorList<T>{{"weight", {size}}});
+            layers_.emplace_back(rank, "groups." + std::to_string(g), shardkit::TensorList<T>{{"weight", {size}}});
         }
         bounds_.push_back(n);
         model_.emplace(layers_);
@@ -89,7 +89,7 @@ class Step final : public EngineWorkload {
   private:
     std::size_t size_of(std::size_t group) const { return bounds_[group + 1] - bounds_[group]; }
 
-    shardkit::Context& context_;
+    shardkit::Rank& context_;
     std::size_t n_;
     std::vector<Layer> layers_;
     std::optional<Model> model_;

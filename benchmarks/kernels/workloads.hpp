@@ -44,14 +44,14 @@ class StepWorkload : public EngineWorkload {
   protected:
     static constexpr double scale = 0.5;  ///< of the gradient
 
-    StepWorkload(shardkit::Context& context, std::size_t n, std::size_t runs, const Update& update)
-        : EngineWorkload(context),
-          master_(context.template buffer<float>(n)),
-          gathered_(context.template buffer<T>(gathers ? n : 0)),
-          gradient_(context.template buffer<T>(n)),
-          runs_(context, std::span<const shardkit::rules::UpdateRange>(cut<shardkit::rules::UpdateRange>(n, runs))),
-          update_(context, update),
-          skip_(context, std::uint32_t{0}) {}
+    StepWorkload(shardkit::Rank& rank, std::size_t n, std::size_t runs, const Update& update)
+        : EngineWorkload(rank),
+          master_(rank.template buffer<float>(n)),
+          gathered_(rank.template buffer<T>(gathers ? n : 0)),
+          gradient_(rank.template buffer<T>(n)),
+          runs_(rank, std::span<const shardkit::rules::UpdateRange>(cut<shardkit::rules::UpdateRange>(n, runs))),
+          update_(rank, update),
+          skip_(rank, std::uint32_t{0}) {}
 
     /// Parameters are the values of number 0, gradients those of number 1.
     void put_parameters() {
@@ -93,10 +93,10 @@ class AdamW final : public StepWorkload<T, shardkit::rules::AdamWUpdate<float>> 
     static constexpr double power2 = options.beta2 * options.beta2;
 
   public:
-    AdamW(shardkit::Context& context, std::size_t n, std::size_t runs)
-        : Base(context, n, runs, shardkit::rules::adamw_update<float>(options, power1, power2, Base::scale)),
-          exp_avg_(context.template buffer<float>(n)),
-          exp_avg_sq_(context.template buffer<float>(n)) {}
+    AdamW(shardkit::Rank& rank, std::size_t n, std::size_t runs)
+        : Base(rank, n, runs, shardkit::rules::adamw_update<float>(options, power1, power2, Base::scale)),
+          exp_avg_(rank.template buffer<float>(n)),
+          exp_avg_sq_(rank.template buffer<float>(n)) {}
 
     void prepare() override {
         this->put_parameters();
@@ -141,9 +141,9 @@ class Sgd final : public StepWorkload<T, shardkit::rules::SgdUpdate<float>> {
         .learning_rate = 1e-3, .rule = shardkit::Momentum::classical, .momentum = 0.9, .weight_decay = 1e-2};
 
   public:
-    Sgd(shardkit::Context& context, std::size_t n, std::size_t runs)
-        : Base(context, n, runs, shardkit::rules::sgd_update<float>(options, Base::scale)),
-          momentum_(context.template buffer<float>(n)) {}
+    Sgd(shardkit::Rank& rank, std::size_t n, std::size_t runs)
+        : Base(rank, n, runs, shardkit::rules::sgd_update<float>(options, Base::scale)),
+          momentum_(rank.template buffer<float>(n)) {}
 
     void prepare() override {
         this->put_parameters();
@@ -175,18 +175,18 @@ class Norm final : public EngineWorkload {
     static constexpr double scale = 0.5;
 
   public:
-    Norm(shardkit::Context& context, std::size_t n, std::size_t runs)
-        : Base(context),
-          gradient_(context.template buffer<T>(n)),
-          into_(context.template buffer<double>(shardkit::detail::NormSum::numbers)),
-          scale_(context, scale) {
+    Norm(shardkit::Rank& rank, std::size_t n, std::size_t runs)
+        : Base(rank),
+          gradient_(rank.template buffer<T>(n)),
+          into_(rank.template buffer<double>(shardkit::detail::NormSum::numbers)),
+          scale_(rank, scale) {
         std::vector<std::span<const T>> spans;
         for (const shardkit::IndexRange run : cut<shardkit::IndexRange>(n, runs)) {
             spans.push_back(gradient_.span().subspan(run.begin, run.size()));
         }
         const auto pieces = shardkit::engine::norm_table(std::span<const std::span<const T>>(spans));
         positions_ = {pieces.front().begin, pieces.back().end};
-        pieces_ = {context, std::span<const shardkit::engine::NormPiece<T>>(pieces)};
+        pieces_ = {rank, std::span<const shardkit::engine::NormPiece<T>>(pieces)};
     }
     std::size_t runs() const noexcept override { return pieces_.size(); }
 
@@ -223,8 +223,8 @@ class Cast final : public EngineWorkload {
     using To = std::conditional_t<std::is_same_v<T, float>, shardkit::bf16, float>;
 
   public:
-    Cast(shardkit::Context& context, std::size_t n)
-        : Base(context), from_(context.template buffer<T>(n)), to_(context.template buffer<To>(n)) {}
+    Cast(shardkit::Rank& rank, std::size_t n)
+        : Base(rank), from_(rank.template buffer<T>(n)), to_(rank.template buffer<To>(n)) {}
 
     void prepare() override {
         this->put_values(from_.span(), 0);
@@ -247,8 +247,8 @@ class Accumulate final : public EngineWorkload {
     using Base = EngineWorkload;
 
   public:
-    Accumulate(shardkit::Context& context, std::size_t n)
-        : Base(context), addend_(context.template buffer<T>(n)), total_(context.template buffer<float>(n)) {}
+    Accumulate(shardkit::Rank& rank, std::size_t n)
+        : Base(rank), addend_(rank.template buffer<T>(n)), total_(rank.template buffer<float>(n)) {}
 
     void prepare() override {
         this->put_values(addend_.span(), 0);

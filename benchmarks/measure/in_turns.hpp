@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "figure.hpp"
 #include "interval.hpp"
@@ -17,14 +17,14 @@
 namespace benchmarks {
 
 /// Returns how many values are wrong, over all ranks and checks. Collective over the world.
-inline std::uint64_t wrong_values(shardkit::Context& context, std::size_t checks, Workload& workload) {
+inline std::uint64_t wrong_values(shardkit::Rank& rank, std::size_t checks, Workload& workload) {
     std::uint64_t wrong = 0;
     for (std::size_t i = 0; i < checks; ++i) {
         workload.prepare();
         workload.call(1);
         wrong += workload.count_wrong();
     }
-    reduce_over_world(context, shardkit::ReduceOp::sum, std::span<std::uint64_t>(&wrong, 1));
+    reduce_over_world(rank, shardkit::ReduceOp::sum, std::span<std::uint64_t>(&wrong, 1));
     return wrong;
 }
 
@@ -37,16 +37,16 @@ using Turn = std::function<void(std::size_t)>;
 ///          with them, and by medians. Each turn begins with a call that is not timed, as the one before has left
 ///          other data in the caches.
 /// @pre     at least one round and one call
-inline std::vector<Summary> time_in_turns(shardkit::Context& context, std::size_t rounds, std::size_t calls,
+inline std::vector<Summary> time_in_turns(shardkit::Rank& rank, std::size_t rounds, std::size_t calls,
                                           std::span<const Turn> turns) {
     std::vector<Interval> own(turns.size() * rounds);  // those of the first thing, then the next one's
     for (std::size_t round = 0; round < rounds; ++round) {
         for (std::size_t i = 0; i < turns.size(); ++i) {
             turns[i](1);
-            own[i * rounds + round] = timed(context, [&] { turns[i](calls); });
+            own[i * rounds + round] = timed(rank, [&] { turns[i](calls); });
         }
     }
-    const std::vector<double> seconds = world_seconds(context, own);
+    const std::vector<double> seconds = world_seconds(rank, own);
     std::vector<Summary> summaries;
     for (auto first = seconds.begin(); first != seconds.end(); first += static_cast<std::ptrdiff_t>(rounds)) {
         std::vector<double> times(first, first + static_cast<std::ptrdiff_t>(rounds));
@@ -58,11 +58,11 @@ inline std::vector<Summary> time_in_turns(shardkit::Context& context, std::size_
 
 /// Checks a workload or, without checks, only prepares it; then warms it up. Returns what is known so far of its
 /// figure. Collective over the world.
-inline Figure checked(shardkit::Context& context, const Repeats& repeats, std::uint64_t bytes, Workload& workload) {
+inline Figure checked(shardkit::Rank& rank, const Repeats& repeats, std::uint64_t bytes, Workload& workload) {
     Figure figure;
     figure.calls = repeats.calls_for(bytes);
     if (repeats.checks > 0) {
-        figure.wrong = wrong_values(context, repeats.checks, workload);
+        figure.wrong = wrong_values(rank, repeats.checks, workload);
     } else {
         workload.prepare();
     }
@@ -96,13 +96,13 @@ inline std::optional<CopyFigure> fastest_copy(const PlainCopy& copy, std::uint64
 /// @param bytes   that a call moves, for the number of calls of a round
 /// @param copied  bytes that each rank copies plainly; 0: none
 /// @throws what the workload throws; std::bad_alloc
-inline Figure time_beside_copy(shardkit::Context& context, const Repeats& repeats, std::uint64_t bytes,
+inline Figure time_beside_copy(shardkit::Rank& rank, const Repeats& repeats, std::uint64_t bytes,
                                std::uint64_t copied, Workload& workload) {
-    Figure figure = checked(context, repeats, bytes, workload);
-    PlainCopy copy(context, copied);
+    Figure figure = checked(rank, repeats, bytes, workload);
+    PlainCopy copy(rank, copied);
     std::vector<Turn> turns{[&](std::size_t times) { workload.call(times); }};
     add_copies(repeats, copied, copy, turns);
-    const std::vector<Summary> times = time_in_turns(context, repeats.rounds, figure.calls, std::span(turns));
+    const std::vector<Summary> times = time_in_turns(rank, repeats.rounds, figure.calls, std::span(turns));
     figure.time = times.front();
     figure.copy = fastest_copy(copy, copied, std::span(times).subspan(1));
     return figure;

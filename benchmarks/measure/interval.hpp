@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 #include <shardkit/verbs/barrier.hpp>
 
@@ -35,11 +35,11 @@ inline std::int64_t clock_id() {
 
 /// Reduces numbers of this rank over all ranks of the world, into every rank's hands. Collective; the host waits.
 template <class T>
-void reduce_over_world(shardkit::Context& context, shardkit::ReduceOp op, std::span<T> values) {
-    const auto stream = context.communication_stream();
-    auto buffer = context.template buffer<T>(values.size());
+void reduce_over_world(shardkit::Rank& rank, shardkit::ReduceOp op, std::span<T> values) {
+    const auto stream = rank.communication_stream();
+    auto buffer = rank.template buffer<T>(values.size());
     shardkit::host::AnyKernels::copy_in(stream, std::span<const T>(values), buffer.span());
-    shardkit::all_reduce_in_place(context.world(), op, buffer.span(), stream);
+    shardkit::all_reduce_in_place(rank.world(), op, buffer.span(), stream);
     shardkit::host::AnyKernels::copy_out(stream, std::span<const T>(buffer.span()), values);
 }
 
@@ -56,16 +56,16 @@ inline std::int64_t nanoseconds_now() {
 }
 
 /// Returns when all ranks have come. Collective.
-inline void meet(const shardkit::Context& context) {
-    const auto stream = context.communication_stream();
-    shardkit::barrier(context.world(), stream);
+inline void meet(const shardkit::Rank& rank) {
+    const auto stream = rank.communication_stream();
+    shardkit::barrier(rank.world(), stream);
     stream.synchronize();
 }
 
 /// Returns when this rank was at work(), which no rank begins before all have come. Collective.
 template <class Work>
-Interval timed(shardkit::Context& context, Work work) {
-    meet(context);
+Interval timed(shardkit::Rank& rank, Work work) {
+    meet(rank);
     Interval interval;
     interval.begin = nanoseconds_now();
     work();
@@ -78,14 +78,14 @@ Interval timed(shardkit::Context& context, Work work) {
 /// processors, so count as what they are. Ranks of several machines, whose clocks differ: the longest of their own
 /// times. Collective.
 /// @param clock which steady clock this rank reads
-inline std::vector<double> world_seconds(shardkit::Context& context, std::span<const Interval> own,
+inline std::vector<double> world_seconds(shardkit::Rank& rank, std::span<const Interval> own,
                                          std::int64_t clock = clock_id()) {
     constexpr std::size_t each = 3;
     std::vector<std::int64_t> largest{clock, -clock};
     for (const Interval& interval : own) {
         largest.insert(largest.end(), {-interval.begin, interval.end, interval.end - interval.begin});
     }
-    reduce_over_world(context, shardkit::ReduceOp::max, std::span<std::int64_t>(largest));
+    reduce_over_world(rank, shardkit::ReduceOp::max, std::span<std::int64_t>(largest));
     const bool one_clock = largest[0] == -largest[1];
     std::vector<double> seconds;
     for (std::size_t i = 2; i < largest.size(); i += each) {
@@ -97,9 +97,9 @@ inline std::vector<double> world_seconds(shardkit::Context& context, std::span<c
 
 /// Returns the seconds of one piece of work on all ranks at once, as world_seconds counts. Collective.
 template <class Work>
-double world_seconds_of(shardkit::Context& context, Work work) {
-    const Interval own = timed(context, work);
-    return world_seconds(context, std::span<const Interval>(&own, 1)).front();
+double world_seconds_of(shardkit::Rank& rank, Work work) {
+    const Interval own = timed(rank, work);
+    return world_seconds(rank, std::span<const Interval>(&own, 1)).front();
 }
 
 }  // namespace benchmarks

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "workload.hpp"
 
@@ -26,15 +26,15 @@ class PlainCopy {
     /// Below this many bytes stores past the caches are not tried: the data fits into a core's own cache.
     static constexpr std::size_t least_streamed = std::size_t{256} << 10U;
 
-    PlainCopy(const shardkit::Context& context, std::size_t bytes) : stream_(context.communication_stream()) {
+    PlainCopy(const shardkit::Rank& rank, std::size_t bytes) : stream_(rank.communication_stream()) {
         shardkit::HostBuffer<std::uint8_t> values(bytes);
         for (std::size_t i = 0; i < bytes; ++i) { values.data()[i] = copied_byte(i); }
-        if (shardkit::detail::host_reads(context.compute_stream())) {
+        if (shardkit::detail::host_reads(rank.compute_stream())) {
             from_ = std::move(values);
             to_ = shardkit::HostBuffer<std::uint8_t>(bytes);
         } else {
-            device_from_ = context.template buffer<std::uint8_t>(bytes);
-            device_to_ = context.template buffer<std::uint8_t>(bytes);
+            device_from_ = rank.template buffer<std::uint8_t>(bytes);
+            device_to_ = rank.template buffer<std::uint8_t>(bytes);
             shardkit::host::AnyKernels::copy_in(stream_, std::span<const std::uint8_t>(values.span()),
                                                 device_from_.span());
         }

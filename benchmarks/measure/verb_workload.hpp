@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <shardkit/core/element.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "verbs.hpp"
 #include "workload.hpp"
@@ -59,13 +59,13 @@ class VerbWorkload final : public Workload {
   public:
     /// Makes the buffers, for calls on the communication stream.
     /// @throws std::bad_alloc, or what the engine throws where there is no memory
-    VerbWorkload(shardkit::Context& context, const Communicator& group, const Shape& shape)
+    VerbWorkload(shardkit::Rank& rank, const Communicator& group, const Shape& shape)
         : group_(group),
           shape_(shape),
-          stream_(context.communication_stream()),
-          sent_(context.template buffer<T>(in_place ? 0 : V::sent(shape))),
-          received_(
-              context.template buffer<T>(in_place ? V::pieces(shape.ranks()) * shape.piece : V::received(shape))) {}
+          stream_(rank.communication_stream()),
+          sent_(rank.template buffer<T>(in_place ? 0 : V::sent(shape))),
+          received_(rank.template buffer<T>(in_place ? V::pieces(shape.ranks()) * shape.piece : V::received(shape))) {
+    }
 
     void prepare() override {
         if constexpr (in_place) {

@@ -28,7 +28,6 @@ namespace {
 
 using namespace benchmarks;
 using namespace benchmarks::peers;
-using Context = shardkit::Context;
 using Model = checkpoints::Model;
 
 /// What all ranks share: the command of whom rank 0 has heard, and the files.
@@ -52,11 +51,11 @@ struct Shared {
 /// One rank's part. Collective over the world.
 class Rank {
   public:
-    Rank(Context& context, Shared& shared, std::uint64_t elements)
-        : context_(context),
+    Rank(shardkit::Rank& rank, Shared& shared, std::uint64_t elements)
+        : context_(rank),
           shared_(shared),
           elements_(elements),
-          model_(context, checkpoints::Options{}.chosen_policy(), elements),
+          model_(rank, checkpoints::Options{}.chosen_policy(), elements),
           parameters_(model_.parameters_alone()) {
         model_.begin();
     }
@@ -116,7 +115,7 @@ class Rank {
     }
     shardkit::checkpoint::SaveOptions options() const { return {.files = &shared_.files()}; }
 
-    Context& context_;
+    shardkit::Rank& context_;
     Shared& shared_;
     std::uint64_t elements_;
     Model model_;
@@ -131,9 +130,7 @@ int main(int argc, char** argv) {
         const std::size_t ranks = number_at(words, 1);
         const std::uint64_t elements = number_at(words, 2);
         Shared shared;
-        shardkit::threads::run(shardkit::DeviceMesh(ranks), [&](auto& rank) {
-            Context& context = rank;
-            Rank(context, shared, elements).serve();
-        });
+        shardkit::threads::run(shardkit::DeviceMesh(ranks),
+                               [&](shardkit::Rank& rank) { Rank(rank, shared, elements).serve(); });
     });
 }

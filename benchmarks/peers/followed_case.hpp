@@ -13,7 +13,7 @@
 #include <shardkit/follow/record.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -29,8 +29,7 @@ namespace benchmarks::peers {
 /// none. A verb is an operation of the schedule.
 class FollowedCase final : public OverheadCase {
   public:
-    FollowedCase(shardkit::Context& context, std::size_t n, bool improved)
-        : followed_(context, n), plain_(context, n) {
+    FollowedCase(shardkit::Rank& rank, std::size_t n, bool improved) : followed_(rank, n), plain_(rank, n) {
         shardkit::Schedule schedule = shardkit::schedule::record(followed_.model, [&] { followed_.step(); });
         if (improved) {
             const auto groups = shardkit::describe_groups(followed_.model);
@@ -72,8 +71,8 @@ class FollowedCase final : public OverheadCase {
     struct Model {
         static constexpr std::size_t layer_count = 4;
 
-        Model(shardkit::Context& context, std::size_t n)
-            : layers(make(context, n)), model(shardkit::Model{layers}), optimizer(model, {.learning_rate = 0.001}) {}
+        Model(shardkit::Rank& rank, std::size_t n)
+            : layers(make(rank, n)), model(shardkit::Model{layers}), optimizer(model, {.learning_rate = 0.001}) {}
 
         void step() {
             shardkit::Accumulation accumulation{model};
@@ -97,10 +96,10 @@ class FollowedCase final : public OverheadCase {
         shardkit::SGD optimizer;
 
       private:
-        static std::vector<Layer> make(shardkit::Context& context, std::size_t n) {
+        static std::vector<Layer> make(shardkit::Rank& rank, std::size_t n) {
             std::vector<Layer> made;
             for (std::size_t l = 0; l < layer_count; ++l) {
-                made.emplace_back(context, "layers." + std::to_string(l),
+                made.emplace_back(rank, "layers." + std::to_string(l),
                                   shardkit::Shapes<Weight>{shardkit::shape<Weight>(n)});
                 made.back().initialize([](auto, auto, std::uint64_t) { return 1.0; });
             }

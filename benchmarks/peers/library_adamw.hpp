@@ -37,8 +37,8 @@ class LibraryAdamW {
     using Optimizer = decltype(shardkit::AdamW{std::declval<Model&>(), shardkit::AdamWOptions{}});
 
   public:
-    LibraryAdamW(shardkit::Context& context, std::size_t n)
-        : layer_(context, "layer", {shardkit::shape<Values>(n)}),
+    LibraryAdamW(shardkit::Rank& rank, std::size_t n)
+        : layer_(rank, "layer", {shardkit::shape<Values>(n)}),
           model_(shardkit::Model{layer_}),
           optimizer_(model_, {}) {
         layer_.initialize(

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "followed_case.hpp"
 #include "overhead_cases.hpp"
@@ -28,16 +28,15 @@ constexpr bool follows(std::string_view name) noexcept { return name == followed
 constexpr bool has_one_size(std::string_view name) noexcept { return follows(name) || name == recorded_call; }
 
 /// @throws std::invalid_argument for another name
-inline std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Context& context, std::string_view name,
-                                                        std::size_t n) {
+inline std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Rank& rank, std::string_view name, std::size_t n) {
     using shardkit::FullShard;
     using shardkit::NoShard;
-    if (name == overhead_names[0]) { return std::make_unique<WindowCase<FullShard>>(context, n); }
-    if (name == overhead_names[1]) { return std::make_unique<ReduceCase<FullShard>>(context, n); }
-    if (name == overhead_names[2]) { return std::make_unique<WindowCase<NoShard>>(context, n); }
-    if (name == overhead_names[3]) { return std::make_unique<ReduceCase<NoShard>>(context, n); }
-    if (follows(name)) { return std::make_unique<FollowedCase>(context, n, name == improved_step); }
-    if (name == recorded_call) { return std::make_unique<RecordedCase>(context, n); }
+    if (name == overhead_names[0]) { return std::make_unique<WindowCase<FullShard>>(rank, n); }
+    if (name == overhead_names[1]) { return std::make_unique<ReduceCase<FullShard>>(rank, n); }
+    if (name == overhead_names[2]) { return std::make_unique<WindowCase<NoShard>>(rank, n); }
+    if (name == overhead_names[3]) { return std::make_unique<ReduceCase<NoShard>>(rank, n); }
+    if (follows(name)) { return std::make_unique<FollowedCase>(rank, n, name == improved_step); }
+    if (name == recorded_call) { return std::make_unique<RecordedCase>(rank, n); }
     throw std::invalid_argument("case '" + std::string(name) + "': unknown");
 }
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../common/measure.hpp"
 #include "../common/pin.hpp"
@@ -36,16 +36,16 @@ inline std::vector<double> medians(const std::vector<double>& seconds, std::size
 
 /// Every case at a tiny and, but for followed steps, a middle size: rounds of passes, seconds of the slowest rank
 /// for a pass of the verbs and of the bare calls. One line of JSON from rank 0. Collective over the world.
-inline void measure_overhead(shardkit::Context& context, std::size_t rounds) {
-    pin_to(allowed_processors(), context.rank());
+inline void measure_overhead(shardkit::Rank& rank, std::size_t rounds) {
+    pin_to(allowed_processors(), rank.rank());
     nlohmann::json rows = nlohmann::json::array();
     for (const std::string_view name : overhead_names) {
         for (const std::size_t elements : {std::size_t{64}, std::size_t{1} << 18U}) {
             // Two models' memory differs by more; and what a recorder takes depends on no size.
             if (has_one_size(name) && elements > 64) { continue; }
-            const auto measured = make_overhead_case(context, name, elements);
+            const auto measured = make_overhead_case(rank, name, elements);
             std::uint64_t wrong = measured->count_wrong();
-            reduce_over_world(context, shardkit::ReduceOp::sum, std::span<std::uint64_t>(&wrong, 1));
+            reduce_over_world(rank, shardkit::ReduceOp::sum, std::span<std::uint64_t>(&wrong, 1));
             const std::size_t passes = elements <= 64 ? 1000 : 100;
             measured->wrapped(passes / 4);
             measured->bare(passes / 4);
@@ -58,7 +58,7 @@ inline void measure_overhead(shardkit::Context& context, std::size_t rounds) {
                         seconds_of([&] { bare ? measured->bare(1) : measured->wrapped(1); });
                 }
             }
-            reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
+            reduce_over_world(rank, shardkit::ReduceOp::max, std::span<double>(seconds));
             rows.push_back({{"case", name},
                             {"bytes", elements * sizeof(float)},
                             {"verbs", measured->verbs()},
@@ -67,11 +67,9 @@ inline void measure_overhead(shardkit::Context& context, std::size_t rounds) {
                             {"bare", medians(seconds, 1, passes)}});
         }
     }
-    if (context.rank() != 0) { return; }
-    answer(facts({{"engine", context.world().engine_name()},
-                  {"ranks", context.world_size()},
-                  {"pinned", true},
-                  {"rows", rows}}));
+    if (rank.rank() != 0) { return; }
+    answer(facts(
+        {{"engine", rank.world().engine_name()}, {"ranks", rank.world_size()}, {"pinned", true}, {"rows", rows}}));
 }
 
 }  // namespace benchmarks::peers

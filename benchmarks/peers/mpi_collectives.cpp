@@ -135,18 +135,17 @@ void serve(const std::string& calls) {
     options.compare_calls = options.shared_memory ? shardkit::CompareCalls::each_call : shardkit::CompareCalls::off;
     shardkit::mpi::run(
         shardkit::DeviceMesh(shardkit::mpi::Environment::size()),
-        [&](auto& rank) {
-            shardkit::Context& context = rank;
-            pin_to(allowed_processors(), context.rank());
-            if (context.rank() == 0) {
-                answer(facts({{"ranks", context.world_size()}, {"mpi", library_version()}, {"pinned", true}}));
+        [&](shardkit::Rank& rank) {
+            pin_to(allowed_processors(), rank.rank());
+            if (rank.rank() == 0) {
+                answer(facts({{"ranks", rank.world_size()}, {"mpi", library_version()}, {"pinned", true}}));
             }
             serve_collectives(
-                context, [&] { return relay.next(); },
+                rank, [&] { return relay.next(); },
                 [&](const std::string& variant, const std::string& verb, std::size_t bytes) {
-                    if (variant != "raw") { return library_workload(context, verb, bytes); }
+                    if (variant != "raw") { return library_workload(rank, verb, bytes); }
                     return with_named_verb(verb, [&]<class V>(V) -> std::unique_ptr<Workload> {
-                        return std::make_unique<RawMpi<V>>(shape_of<V>(context, bytes));
+                        return std::make_unique<RawMpi<V>>(shape_of<V>(rank, bytes));
                     });
                 });
         },

@@ -40,7 +40,7 @@ class Run {
   public:
     using List = sk::TensorList<float>;
 
-    Run(sk::Context& rank, std::size_t layers, std::size_t width)
+    Run(sk::Rank& rank, std::size_t layers, std::size_t width)
         : rank_(rank), layers_(made(rank, layers, width)), model_(layers_) {
         const std::array sizes{3 * width * width, width * width, 4 * width * width, 4 * width * width};
         sizes_.assign(sizes.begin(), sizes.end());
@@ -84,7 +84,7 @@ class Run {
     using Layer = sk::Sharded<List, sk::FullShard>;
     static constexpr std::array names{"qkv", "projection", "up", "down"};
 
-    static std::vector<Layer> made(sk::Context& rank, std::size_t layers, std::size_t width) {
+    static std::vector<Layer> made(sk::Rank& rank, std::size_t layers, std::size_t width) {
         std::vector<Layer> all;
         for (std::size_t l = 0; l < layers; ++l) {
             all.emplace_back(rank, "blocks." + std::to_string(l),
@@ -96,7 +96,7 @@ class Run {
         return all;
     }
 
-    sk::Context& rank_;
+    sk::Rank& rank_;
     std::vector<Layer> layers_;
     sk::Model<> model_;
     std::vector<std::size_t> sizes_;
@@ -108,8 +108,7 @@ void serve(std::size_t ranks) {
     const program::Blas& blas = program::blas();  // before the first product
     std::barrier together(static_cast<std::ptrdiff_t>(ranks));
     Command command;
-    sk::threads::run(sk::DeviceMesh(ranks), [&](auto& rank) {
-        sk::Context& context = rank;
+    sk::threads::run(sk::DeviceMesh(ranks), [&](sk::Rank& rank) {
         benchmarks::pin_to(benchmarks::allowed_processors(), rank.rank());
         const bool speaks = rank.rank() == 0;
         if (speaks) {
@@ -128,7 +127,7 @@ void serve(std::size_t ranks) {
             if (now.empty() || now.front() == "quit") { return; }
             nlohmann::json reply = nlohmann::json::object();
             if (now.front() == "prepare") {
-                run = std::make_unique<Run>(context, number_at(now, 1), number_at(now, 2));
+                run = std::make_unique<Run>(rank, number_at(now, 1), number_at(now, 2));
             } else if (run && now.front() == "go") {
                 double seconds = 0;
                 for (std::size_t i = number_at(now, 1); i > 0; --i) { seconds += run->step(); }

@@ -10,9 +10,7 @@ int main(int count, char** arguments) {
     using namespace benchmarks;
     return peers::run_program("overhead", count, arguments, [](const peers::Command& words) {
         const std::size_t rounds = peers::number_at(words, 2);
-        shardkit::threads::run(shardkit::DeviceMesh(peers::number_at(words, 1)), [&](auto& rank) {
-            shardkit::Context& context = rank;
-            peers::measure_overhead(context, rounds);
-        });
+        shardkit::threads::run(shardkit::DeviceMesh(peers::number_at(words, 1)),
+                               [&](shardkit::Rank& rank) { peers::measure_overhead(rank, rounds); });
     });
 }

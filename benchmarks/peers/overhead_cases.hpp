@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <shardkit/comm/recorder.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/local_shards.hpp>
 #include <shardkit/step/model.hpp>
@@ -52,14 +52,14 @@ class OverheadCase {
 template <class Policy>
 class GroupCase : public OverheadCase {
   protected:
-    GroupCase(shardkit::Context& context, std::size_t n)
-        : context_(context), layer_(context, "layer", {shardkit::shape<Weight>(n)}), model_(shardkit::Model{layer_}) {
+    GroupCase(shardkit::Rank& rank, std::size_t n)
+        : context_(rank), layer_(rank, "layer", {shardkit::shape<Weight>(n)}), model_(shardkit::Model{layer_}) {
         layer_.initialize([](std::string_view, std::string_view, std::uint64_t) { return 1.0; });
     }
     float ranks() const { return static_cast<float>(context_.world_size()); }
 
     using Layer = shardkit::Sharded<Weight, Policy>;
-    shardkit::Context& context_;
+    shardkit::Rank& context_;
     Layer layer_;
     decltype(shardkit::Model{std::declval<Layer&>()}) model_;
 };
@@ -70,7 +70,7 @@ class WindowCase final : public GroupCase<Policy> {
     using Base = GroupCase<Policy>;
 
   public:
-    WindowCase(shardkit::Context& context, std::size_t n) : Base(context, n) {
+    WindowCase(shardkit::Rank& rank, std::size_t n) : Base(rank, n) {
         const auto window = this->layer_.unshard();
         full_ = shardkit::detail::Access::state(this->layer_).parameters().full();  // leased again by every window
     }
@@ -116,7 +116,7 @@ class ReduceCase final : public GroupCase<Policy> {
     using Base = GroupCase<Policy>;
 
   public:
-    ReduceCase(shardkit::Context& context, std::size_t n) : Base(context, n) {
+    ReduceCase(shardkit::Rank& rank, std::size_t n) : Base(rank, n) {
         step(0);
         shardkit::Accumulation accumulation{this->model_};
         const auto gradients = accumulation.gradients(this->layer_);
@@ -184,8 +184,8 @@ class ReduceCase final : public GroupCase<Policy> {
 /// sides.
 class RecordedCase final : public OverheadCase {
   public:
-    RecordedCase(shardkit::Context& context, std::size_t n)
-        : context_(context), shard_(n, 1.0F), full_(n * context.world_size()) {}
+    RecordedCase(shardkit::Rank& rank, std::size_t n)
+        : context_(rank), shard_(n, 1.0F), full_(n * rank.world_size()) {}
     std::size_t verbs() const override { return 16; }
     void wrapped(std::size_t times) override {
         const auto& label = context_.world().label();
@@ -221,7 +221,7 @@ class RecordedCase final : public OverheadCase {
         keep();
     }
 
-    shardkit::Context& context_;
+    shardkit::Rank& context_;
     std::vector<float> shard_;
     std::vector<float> full_;
     shardkit::detail::Recorder recorder_;

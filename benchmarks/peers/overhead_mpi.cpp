@@ -11,9 +11,7 @@ int main(int count, char** arguments) {
     return peers::run_program("overhead_mpi", count, arguments, [](const peers::Command& words) {
         const std::size_t rounds = peers::number_at(words, 1);
         const shardkit::mpi::Environment mpi;
-        shardkit::mpi::run(shardkit::DeviceMesh(shardkit::mpi::Environment::size()), [&](auto& rank) {
-            shardkit::Context& context = rank;
-            peers::measure_overhead(context, rounds);
-        });
+        shardkit::mpi::run(shardkit::DeviceMesh(shardkit::mpi::Environment::size()),
+                           [&](shardkit::Rank& rank) { peers::measure_overhead(rank, rounds); });
     });
 }

@@ -45,10 +45,10 @@ double value_of(std::size_t matrix, std::uint64_t element) {
 /// The matrices on one mesh, without gradients.
 class Matrices {
   public:
-    Matrices(sk::Context& context, const sk::DynamicPolicy& policy, std::size_t rows) {
+    Matrices(sk::Rank& rank, const sk::DynamicPolicy& policy, std::size_t rows) {
         layers_.reserve(matrices);
         for (std::size_t m = 0; m < matrices; ++m) {
-            layers_.emplace_back(context, "matrices." + std::to_string(m),
+            layers_.emplace_back(rank, "matrices." + std::to_string(m),
                                  sk::Shapes<sk::Params<Matrix>>{sk::shape<Matrix>(rows, columns)},
                                  Layer::Options{.policy = policy, .frozen = Layer::Group::all()});
         }
@@ -80,25 +80,25 @@ class Matrices {
 
 /// Where matrices are brought to, and the plan for it.
 struct Destination {
-    Destination(sk::Context& context, const sk::ReshardSide& from, const Mesh& mesh, std::size_t rows)
+    Destination(sk::Rank& context, const sk::ReshardSide& from, const Mesh& mesh, std::size_t rows)
         : rank(mesh, sk::split(context.world(), 0, context.rank(), "destination")),
           held(rank, sk::DynamicPolicy(sk::NoShard{}), rows),
           plan(sk::plan_reshard(context, from, held.model())) {}
 
-    sk::Rank<Mesh> rank;
+    sk::MeshRank<Mesh> rank;
     Matrices held;
     sk::ReshardPlan plan;
 };
 
 /// One rank's part. Collective over the world.
-void serve(sk::Context& context, Command& command, std::size_t rows) {
-    const std::size_t ranks = context.world_size();
-    Matrices source(context, sk::DynamicPolicy(sk::FullShard{}), rows);
+void serve(sk::Rank& rank, Command& command, std::size_t rows) {
+    const std::size_t ranks = rank.world_size();
+    Matrices source(rank, sk::DynamicPolicy(sk::FullShard{}), rows);
     source.begin();
     const sk::ReshardSide from(source.model());
-    Destination whole(context, from, Mesh(ranks, 1), rows);
-    Destination in_columns(context, from, Mesh(1, ranks), rows);
-    if (context.rank() == 0) {
+    Destination whole(rank, from, Mesh(ranks, 1), rows);
+    Destination in_columns(rank, from, Mesh(1, ranks), rows);
+    if (rank.rank() == 0) {
         answer(facts({{"ranks", ranks},
                       {"bytes", matrices * rows * columns * sizeof(float)},
                       {"received_whole", whole.plan.received()},
@@ -106,9 +106,9 @@ void serve(sk::Context& context, Command& command, std::size_t rows) {
                       {"pinned", false}}));
     }
     for (;;) {
-        meet(context);
-        if (context.rank() == 0) { command = words_of(read_line()); }
-        meet(context);
+        meet(rank);
+        if (rank.rank() == 0) { command = words_of(read_line()); }
+        meet(rank);
         if (command.empty() || command.front() == "quit") { return; }
         const std::string& form = word_at(command, 1);
         if ((command.front() != "reshard" && command.front() != "check") || (form != "whole" && form != "columns")) {
@@ -116,14 +116,14 @@ void serve(sk::Context& context, Command& command, std::size_t rows) {
                                         "': expected reshard or check of whole or columns, or quit");
         }
         Destination& to = form == "whole" ? whole : in_columns;
-        const auto move = [&] { sk::reshard(context, to.plan, from, to.held.model()); };
+        const auto move = [&] { sk::reshard(rank, to.plan, from, to.held.model()); };
         if (command.front() == "reshard") {
-            const auto seconds = world_seconds_of(context, move);
-            if (context.rank() == 0) { answer({{"seconds", seconds}}); }
+            const auto seconds = world_seconds_of(rank, move);
+            if (rank.rank() == 0) { answer({{"seconds", seconds}}); }
         } else {
             move();
-            const double wrong = sk::all_reduce_value(context, static_cast<double>(to.held.wrong()));
-            if (context.rank() == 0) { answer({{"wrong", static_cast<std::uint64_t>(wrong)}}); }
+            const double wrong = sk::all_reduce_value(rank, static_cast<double>(to.held.wrong()));
+            if (rank.rank() == 0) { answer({{"wrong", static_cast<std::uint64_t>(wrong)}}); }
         }
     }
 }
@@ -136,9 +136,6 @@ int main(int argc, char** argv) {
         // Whole rows and columns for each rank, as a mesh of them has.
         const std::size_t rows = (number_at(words, 2) / matrices / columns / ranks + 1) * ranks;
         Command command;
-        sk::threads::run(sk::DeviceMesh(ranks), [&](auto& rank) {
-            sk::Context& context = rank;
-            serve(context, command, rows);
-        });
+        sk::threads::run(sk::DeviceMesh(ranks), [&](sk::Rank& rank) { serve(rank, command, rows); });
     });
 }

@@ -56,15 +56,14 @@ void serve(std::size_t ranks) {
     ThreadRelay relay(ranks);
     std::barrier<> shared(static_cast<std::ptrdiff_t>(ranks));
     const cpu_set_t allowed = allowed_processors();
-    shardkit::threads::run(shardkit::DeviceMesh(ranks), [&](auto& rank) {
-        shardkit::Context& context = rank;
-        pin_to(allowed, context.rank());
-        if (context.rank() == 0) { answer(facts({{"ranks", context.world_size()}, {"pinned", true}})); }
+    shardkit::threads::run(shardkit::DeviceMesh(ranks), [&](shardkit::Rank& rank) {
+        pin_to(allowed, rank.rank());
+        if (rank.rank() == 0) { answer(facts({{"ranks", rank.world_size()}, {"pinned", true}})); }
         serve_collectives(
-            context, [&] { return relay.next(context.rank()); },
+            rank, [&] { return relay.next(rank.rank()); },
             [&](const std::string& variant, const std::string& verb, std::size_t bytes) -> std::unique_ptr<Workload> {
                 if (variant == "std") { return std::make_unique<StdBarrier>(shared); }
-                return library_workload(context, verb, bytes);
+                return library_workload(rank, verb, bytes);
             });
     });
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <shardkit/comm/engine_traits.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_gather.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 #include <shardkit/verbs/reduce_scatter.hpp>
@@ -23,15 +23,15 @@ namespace benchmarks::policies {
 /// Method:  one call after the other works on the next part of a large buffer, since a step's collectives find their
 ///          buffers in no cache.
 /// @pre at least two ranks
-inline FittedLinks fit_here(shardkit::Context& context) {
+inline FittedLinks fit_here(shardkit::Rank& rank) {
     constexpr std::array<std::size_t, 5> sizes{std::size_t{4} << 10U, std::size_t{64} << 10U, std::size_t{512} << 10U,
                                                std::size_t{2} << 20U, std::size_t{8} << 20U};
     constexpr std::size_t rounds = 9;
-    const std::size_t ranks = context.world_size();
-    const auto& world = context.world();
-    const auto stream = context.communication_stream();
+    const std::size_t ranks = rank.world_size();
+    const auto& world = rank.world();
+    const auto stream = rank.communication_stream();
     const std::size_t arena = std::max(2 * sizes.back(), (std::size_t{256} << 20U) / ranks) / sizeof(float);
-    auto buffer = context.template buffer<float>(arena + ranks);
+    auto buffer = rank.template buffer<float>(arena + ranks);
     std::size_t at = 0;
     FittedLinks fitted;
     fitted.source = "fitted to collectives of this run over " + std::to_string(ranks) + " ranks, 4 KiB to 8 MiB";
@@ -61,8 +61,8 @@ inline FittedLinks fit_here(shardkit::Context& context) {
             };
             work();
             std::vector<Interval> own(rounds);
-            for (Interval& each : own) { each = timed(context, work); }
-            const std::vector<double> seconds = world_seconds(context, std::span<const Interval>(own));
+            for (Interval& each : own) { each = timed(rank, work); }
+            const std::vector<double> seconds = world_seconds(rank, std::span<const Interval>(own));
             const auto n = static_cast<double>(ranks);
             const double factor = (step_verbs[v] == shardkit::Verb::all_reduce ? 2 : 1) * (n - 1) / n;
             samples.push_back({shardkit::detail::ring_messages(step_verbs[v], ranks),

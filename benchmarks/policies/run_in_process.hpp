@@ -13,16 +13,16 @@ namespace benchmarks::policies {
 template <class T>
 Reference<T> train_alone(const Job& job) {
     shardkit::self::World world;
-    shardkit::Context context(shardkit::DeviceMesh<1>{}.grid(), shardkit::Communicator(world), {});
+    shardkit::Rank rank(shardkit::DeviceMesh<1>{}.grid(), shardkit::Communicator(world), {});
     const shardkit::DynamicPolicy alone(shardkit::NoShard{});
-    return Trainer<T>(context, job.options, job.busy, alone).reference();
+    return Trainer<T>(rank, job.options, job.busy, alone).reference();
 }
 
 template <class T>
 void run_in_process(const Job& job, const RowSink& sink) {
     const Reference<T> reference = train_alone<T>(job);
     const shardkit::DeviceMesh mesh(job.mesh.dp, job.mesh.tp, job.mesh.cp);
-    const auto on_rank = [&](shardkit::Context& context) { run_rank<T>(context, job, reference, sink); };
+    const auto on_rank = [&](shardkit::Rank& rank) { run_rank<T>(rank, job, reference, sink); };
     if (job.options.engine == EngineKind::self) {
         shardkit::self::run(mesh, on_rank);
     } else {

@@ -15,7 +15,7 @@ void run_on_mpi(const Job& job, const RowSink& sink) {
     const Reference<T> reference = train_alone<T>(job);
     shardkit::mpi::run(
         shardkit::DeviceMesh(job.mesh.dp, job.mesh.tp, job.mesh.cp),
-        [&](shardkit::Context& context) { run_rank<T>(context, job, reference, sink); }, {}, mpi_world(job.options));
+        [&](shardkit::Rank& rank) { run_rank<T>(rank, job, reference, sink); }, {}, mpi_world(job.options));
 }
 
 }  // namespace benchmarks::policies

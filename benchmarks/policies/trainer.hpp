@@ -17,7 +17,7 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
@@ -50,14 +50,14 @@ class Trainer {
     static constexpr std::size_t check_steps = 3;
 
   public:
-    Trainer(shardkit::Context& context, const Options& options, const BusyWork& busy,
-            const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {})
+    Trainer(shardkit::Rank& rank, const Options& options, const BusyWork& busy, const shardkit::DynamicPolicy& policy,
+            const ScheduleChoice& choice = {})
         : options_(&options),
           choice_(choice),
           account_(std::make_shared<ByteAccount>()),
-          context_(context.grid(), Communicator(std::make_shared<CountedVerbs>(context.world().verbs(), account_)),
+          context_(rank.grid(), Communicator(std::make_shared<CountedVerbs>(rank.world().verbs(), account_)),
                    {.in_flight = options.in_flight(choice)},
-                   options.overlaps(choice) ? context.streams() : shardkit::Streams{}) {
+                   options.overlaps(choice) ? rank.streams() : shardkit::Streams{}) {
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
             groups_.emplace_back(context_, options.groups[g].path,
@@ -310,7 +310,7 @@ class Trainer {
     ScheduleChoice choice_;
     CallLog<Communicator, T> log_;
     std::shared_ptr<ByteAccount> account_;
-    shardkit::Context context_;
+    shardkit::Rank context_;
     Model groups_;
     std::vector<std::uint64_t> links_;
     std::unique_ptr<shardkit::Optimizer> optimizer_;

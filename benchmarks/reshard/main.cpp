@@ -110,7 +110,7 @@ std::vector<std::byte> bytes_of(Model& model) {
 }
 
 /// A number that all ranks have.
-std::uint64_t number_of_run(sk::Context& rank) {
+std::uint64_t number_of_run(sk::Rank& rank) {
     std::array<std::uint32_t, 1> number{std::random_device{}()};
     sk::broadcast(rank.world(), std::span<std::uint32_t>(number), 0, rank.compute_stream());
     return number[0];
@@ -120,10 +120,10 @@ std::uint64_t number_of_run(sk::Context& rank) {
 Measured run(const Options& o) {
     Measured measured;
     checkpoints::CountedFiles files(false);
-    const auto time = [&](sk::Context& rank) {
+    const auto time = [&](sk::Rank& rank) {
         const std::string folder =
             (fs::path(o.folder) / ("shardkit_reshard_" + std::to_string(number_of_run(rank)))).string();
-        using Part = sk::Rank<sk::DeviceMesh<sk::dynamic>>;
+        using Part = sk::MeshRank<sk::DeviceMesh<sk::dynamic>>;
         const bool sends = rank.rank() < o.from;
         const auto ranks = sk::split(rank.world(), sends ? 0 : 1, rank.rank(), sends ? "source" : "destination");
         Part part{sk::DeviceMesh{ranks.size()}, ranks};

@@ -6,7 +6,7 @@
 
 namespace benchmarks::reshard {
 
-void run_on_mpi(std::size_t ranks, const std::function<void(shardkit::Context&)>& time) {
+void run_on_mpi(std::size_t ranks, const std::function<void(shardkit::Rank&)>& time) {
     shardkit::mpi::run(shardkit::DeviceMesh(ranks), time);
 }
 

@@ -18,7 +18,7 @@ constexpr std::size_t blocks = 3, batch = 16, microbatches = 2;
 using Values = std::array<float, batch * width>;
 }  // namespace
 
-Trainer::Trainer(sk::Context& rank, std::string_view optimizer)
+Trainer::Trainer(sk::Rank& rank, std::string_view optimizer)
     : rank_(rank),
       blocks_(make_blocks(rank)),
       head_(rank, "head"),
@@ -29,7 +29,7 @@ Trainer::Trainer(sk::Context& rank, std::string_view optimizer)
     });
 }
 
-std::vector<Trainer::Block> Trainer::make_blocks(sk::Context& rank) {
+std::vector<Trainer::Block> Trainer::make_blocks(sk::Rank& rank) {
     std::vector<Block> made;
     for (std::size_t l = 0; l < blocks; ++l) { made.emplace_back(rank, "blocks." + std::to_string(l)); }
     return made;

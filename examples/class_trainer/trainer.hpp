@@ -30,7 +30,7 @@ class Trainer {
 
     /// `optimizer`: adamw, lion or sgd. Collective over the ranks.
     /// @throws std::invalid_argument for another name
-    Trainer(sk::Context& rank, std::string_view optimizer);
+    Trainer(sk::Rank& rank, std::string_view optimizer);
 
     Step step(std::size_t number);
     void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }
@@ -39,13 +39,13 @@ class Trainer {
     using Block = sk::Sharded<sk::Params<Weight, Bias>, sk::FullShard>;
     using Head = sk::Sharded<Out, sk::FullShard>;
 
-    static std::vector<Block> make_blocks(sk::Context& rank);
+    static std::vector<Block> make_blocks(sk::Rank& rank);
     static std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model<>& model, std::string_view name);
     /// Adds a microbatch's gradients, and returns its loss.
     float forward_backward(sk::Accumulation& accumulation, std::size_t first_sample);
 
     // In the order in which they are made: a model lists groups that exist, an optimizer takes a model's.
-    sk::Context& rank_;
+    sk::Rank& rank_;
     std::vector<Block> blocks_;
     Head head_;
     sk::Model<> model_;

@@ -66,7 +66,7 @@ struct ShardedModel {
     std::vector<sk::Sharded<BlockGroup<float>, sk::DynamicPolicy>> blocks;
     sk::Sharded<HeadParams, sk::DynamicPolicy> head;
 
-    ShardedModel(sk::Context& rank, const ModelConfig& config, const sk::DynamicPolicy& policy, sk::Offload offload)
+    ShardedModel(sk::Rank& rank, const ModelConfig& config, const sk::DynamicPolicy& policy, sk::Offload offload)
         : embedding(rank, "embedding", embedding_shapes<float>(config), {.policy = policy, .offload = offload}),
           head(rank, "head",
                {sk::shape<NormWeight<float>>(config.width), sk::shape<NormBias<float>>(config.width),

@@ -105,7 +105,7 @@ Facts record_group(const Options& options) {
     facts.ranks.resize(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {
         using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
-        Layer layer(static_cast<sk::Context&>(rank), "model", {}, typename Layer::Options{policy});
+        Layer layer(static_cast<sk::Rank&>(rank), "model", {}, typename Layer::Options{policy});
         layer.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });
         sk::Model model{layer};
         sk::AdamW optimizer{model};

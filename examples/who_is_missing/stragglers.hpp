@@ -268,7 +268,7 @@ class FindStragglers {
     std::map<std::tuple<std::uint32_t, std::size_t, std::string>, RankWait> waits_;
 };
 
-/// Finds out how long each rank let the others wait in the calls of each step (Context::set_step) and purpose, and
+/// Finds out how long each rank let the others wait in the calls of each step (Rank::set_step) and purpose, and
 /// which ranks do so in three of four steps for a twentieth of the step or more; fewer than four steps name nobody.
 /// Records are those of a run, of any engine: in memory, or read from files. A call counts if all of its ranks have
 /// left a record of it, in a step of which no record lacks a call. The clocks of processes are made comparable by the

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "planted_kernels.hpp"
 
@@ -20,7 +20,7 @@ inline std::uint64_t wrong_after(Workload& workload, std::size_t calls) {
 
 /// Each of the engine's kernels passes its data check; one spoiled element is one wrong value, no call is wrong. Not
 /// of a step, which is more than a kernel.
-inline void check_kernels(shardkit::Context& context) {
+inline void check_kernels(shardkit::Rank& rank) {
     using Spoiled = Planted<shardkit::host::AnyKernels>;
     constexpr std::size_t tensors = 7;
     for (const KernelKind kernel : Options().kernels) {
@@ -28,10 +28,10 @@ inline void check_kernels(shardkit::Context& context) {
             if (kernel == KernelKind::step) { continue; }
             CAPTURE(kernel_names[static_cast<std::size_t>(kernel)]);
             CAPTURE(type_names[static_cast<std::size_t>(type)]);
-            const auto right = make_workload(context, kernel, type, planted_elements, tensors);
+            const auto right = make_workload(rank, kernel, type, planted_elements, tensors);
             CHECK(wrong_after(*right, 1) == 0);
             CHECK(wrong_after(*right, 0) > 0);
-            const auto spoiled = make_workload<Spoiled>(context, kernel, type, planted_elements, tensors);
+            const auto spoiled = make_workload<Spoiled>(rank, kernel, type, planted_elements, tensors);
             CHECK(wrong_after(*spoiled, 1) == 1);
         }
     }

@@ -46,9 +46,8 @@ Options small(std::size_t dp, std::size_t tp = 1) {
 std::vector<Row> rows_of(const Options& options, paced_ranks::Paces paces) {
     std::vector<Row> rows;
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
-    CHECK(paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
-              shardkit::Context& context = rank;
-              run_rank(context, options, [&](const Row& row) { rows.push_back(row); });
+    CHECK(paced_ranks::run(mesh, paces, {}, [&](shardkit::Rank& rank, const auto&) {
+              run_rank(rank, options, [&](const Row& row) { rows.push_back(row); });
           }) == "");
     CHECK(host_functions::given_beside(benchmarks::gpu::Kernels{}) == "");
     return rows;
@@ -81,13 +80,13 @@ void check_rows(const Options& options) {
 template <class V>
 void check_data_check(Placement placement) {
     CAPTURE(placement == Placement::in_place);
-    CHECK(paced_ranks::run(shardkit::DeviceMesh<3>{}, paced_ranks::all_paces[0], {}, [&](auto& rank, const auto&) {
-              shardkit::Context& context = rank;
-              const Shape shape{{0, 1, 2}, rank.rank(), 5, 2, shardkit::ReduceOp::sum};
-              CHECK(wrong_after_checks<V, float>(context, placement, shape, 2) == 0);
-              CHECK(wrong_after_checks<Planted<V, Fault::one_element>, float>(context, placement, shape, 2) == 2);
-              CHECK(wrong_after_checks<Planted<V, Fault::not_called>, float>(context, placement, shape, 2) > 0);
-          }) == "");
+    CHECK(paced_ranks::run(
+              shardkit::DeviceMesh<3>{}, paced_ranks::all_paces[0], {}, [&](shardkit::Rank& rank, const auto&) {
+                  const Shape shape{{0, 1, 2}, rank.rank(), 5, 2, shardkit::ReduceOp::sum};
+                  CHECK(wrong_after_checks<V, float>(rank, placement, shape, 2) == 0);
+                  CHECK(wrong_after_checks<Planted<V, Fault::one_element>, float>(rank, placement, shape, 2) == 2);
+                  CHECK(wrong_after_checks<Planted<V, Fault::not_called>, float>(rank, placement, shape, 2) > 0);
+              }) == "");
 }
 
 }  // namespace

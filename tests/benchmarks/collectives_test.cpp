@@ -26,10 +26,9 @@ constexpr std::size_t piece = 5;
 template <class V, class T>
 std::uint64_t wrong_values(Placement placement, shardkit::ReduceOp op = shardkit::ReduceOp::sum) {
     std::uint64_t wrong = 0;
-    shardkit::threads::run(shardkit::DeviceMesh<ranks>{}, [&](auto& rank) {
-        shardkit::Context& context = rank;
+    shardkit::threads::run(shardkit::DeviceMesh<ranks>{}, [&](shardkit::Rank& rank) {
         const std::uint64_t told =
-            wrong_after_checks<V, T>(context, placement, {{0, 1, 2}, rank.rank(), piece, 2, op}, 2);
+            wrong_after_checks<V, T>(rank, placement, {{0, 1, 2}, rank.rank(), piece, 2, op}, 2);
         if (rank.rank() == 0) { wrong = told; }
     });
     return wrong;

@@ -22,18 +22,17 @@ using namespace benchmarks;
 }  // namespace
 
 TEST_CASE("a round goes from the first rank's begin to the last one's end, and over several clocks by the longest") {
-    shardkit::threads::run(shardkit::DeviceMesh<3>{}, [](auto& rank) {
-        shardkit::Context& context = rank;
+    shardkit::threads::run(shardkit::DeviceMesh<3>{}, [](shardkit::Rank& rank) {
         // Rank by rank as if there were one processor; then all at once.
-        const auto r = static_cast<std::int64_t>(context.rank());
+        const auto r = static_cast<std::int64_t>(rank.rank());
         constexpr std::int64_t started = std::int64_t{1} << 50U;  // a machine that runs for two weeks
         const std::array<Interval, 2> own{Interval{started + 100 * r, started + 100 * (r + 1)},
                                           Interval{started + r, started + 500 - r}};
-        const auto one = world_seconds(context, std::span<const Interval>(own), 7);
+        const auto one = world_seconds(rank, std::span<const Interval>(own), 7);
         REQUIRE(one.size() == 2);
         CHECK(one[0] == doctest::Approx(300e-9));
         CHECK(one[1] == doctest::Approx(500e-9));
-        const auto several = world_seconds(context, std::span<const Interval>(own), 7 + r);
+        const auto several = world_seconds(rank, std::span<const Interval>(own), 7 + r);
         REQUIRE(several.size() == 2);
         CHECK(several[0] == doctest::Approx(100e-9));
         CHECK(several[1] == doctest::Approx(500e-9));
@@ -43,12 +42,11 @@ TEST_CASE("a round goes from the first rank's begin to the last one's end, and o
 TEST_CASE("no rank begins before all have come, and ranks of one process read one clock") {
     CHECK(clock_id() > 0);
     CHECK(clock_id() == clock_id());
-    shardkit::threads::run(shardkit::DeviceMesh<4>{}, [](auto& rank) {
-        shardkit::Context& context = rank;
+    shardkit::threads::run(shardkit::DeviceMesh<4>{}, [](shardkit::Rank& rank) {
         const std::int64_t came = nanoseconds_now();
-        const Interval own = timed(context, [] {});
+        const Interval own = timed(rank, [] {});
         std::array<std::int64_t, 1> last{came};
-        reduce_over_world(context, shardkit::ReduceOp::max, std::span<std::int64_t>(last));
+        reduce_over_world(rank, shardkit::ReduceOp::max, std::span<std::int64_t>(last));
         CHECK(own.begin >= last[0]);
         CHECK(own.end >= own.begin);
     });

@@ -29,10 +29,7 @@ void on_a_gpu(const F& f) {
         standin::set_pace(pace);
         {
             shardkit::nccl::World world(shardkit::nccl::UniqueId::create(), 1, 0);
-            shardkit::nccl::run(shardkit::DeviceMesh<1>{}, world, [&](auto& rank) {
-                shardkit::Context& context = rank;
-                f(context);
-            });
+            shardkit::nccl::run(shardkit::DeviceMesh<1>{}, world, [&](shardkit::Rank& rank) { f(rank); });
         }
         host_functions::Kept::all().forget();
         CHECK(host_functions::given_beside(benchmarks::gpu::Kernels{}) == "");
@@ -43,11 +40,10 @@ void on_a_gpu(const F& f) {
 
 std::vector<Row> rows_of(const Options& options) {
     std::vector<Row> rows;
-    on_a_gpu([&](shardkit::Context& context) {
+    on_a_gpu([&](shardkit::Rank& rank) {
         rows.clear();
         run_kernels(
-            context, options, [&](const Row& row) { rows.push_back(row); },
-            GpuTimes{context.streams(), options.graph});
+            rank, options, [&](const Row& row) { rows.push_back(row); }, GpuTimes{rank.streams(), options.graph});
     });
     return rows;
 }
@@ -67,7 +63,7 @@ Options small() {
 }  // namespace
 
 TEST_CASE("every kernel on a GPU: right data passes, one spoiled element is one wrong value, no call is wrong") {
-    on_a_gpu([](shardkit::Context& context) { check_kernels(context); });
+    on_a_gpu([](shardkit::Rank& rank) { check_kernels(rank); });
 }
 
 TEST_CASE("every kernel and size is measured beside CUDA's copy, its launches counted") {

@@ -58,10 +58,7 @@ void spoil(const Remembering::Memory& memory) {
 }  // namespace
 
 TEST_CASE("every kernel: right data passes, one spoiled element is one wrong value, no call is wrong") {
-    shardkit::self::run(shardkit::DeviceMesh<1>{}, [](auto& rank) {
-        shardkit::Context& context = rank;
-        check_kernels(context);
-    });
+    shardkit::self::run(shardkit::DeviceMesh<1>{}, [](shardkit::Rank& rank) { check_kernels(rank); });
 }
 
 TEST_CASE("a step: right data passes, one spoiled element of each group is as many wrong values, no call is wrong") {
@@ -69,9 +66,8 @@ TEST_CASE("a step: right data passes, one spoiled element of each group is as ma
         shardkit::self::World world;
         Remembering::Memory memory;
         const shardkit::Communicator comm(std::make_shared<const Remembering>(world.communicator().verbs(), memory));
-        shardkit::Rank<shardkit::DeviceMesh<1>> rank{{}, comm};
-        shardkit::Context& context = rank;
-        const auto workload = make_workload(context, KernelKind::step, type, planted_elements, 7);
+        shardkit::MeshRank<shardkit::DeviceMesh<1>> rank{{}, comm};
+        const auto workload = make_workload(rank, KernelKind::step, type, planted_elements, 7);
         CHECK(workload->groups() == 7);
         workload->prepare();
         workload->call(calls);

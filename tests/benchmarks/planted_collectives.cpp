@@ -15,12 +15,11 @@ namespace benchmarks {
 void run_on_self(const Options& /*options*/, const RowSink& /*sink*/) { throw std::logic_error("not planted"); }
 
 void run_on_threads(const Options& options, const RowSink& sink) {
-    shardkit::threads::run(shardkit::DeviceMesh<2>{}, [&](auto& rank) {
-        shardkit::Context& context = rank;
+    shardkit::threads::run(shardkit::DeviceMesh<2>{}, [&](shardkit::Rank& rank) {
         for (Row& row : plan_rows(options, 2)) {
             const Shape shape{{0, 1}, rank.rank(), row.count, 0, shardkit::ReduceOp::sum};
-            OutOfPlace<Planted<AllReduce, Fault::one_element>, float> workload(context, context.world(), shape);
-            row.out_of_place = time_beside_copy(context, options, row.bytes, row.bytes, workload);
+            OutOfPlace<Planted<AllReduce, Fault::one_element>, float> workload(rank, rank.world(), shape);
+            row.out_of_place = time_beside_copy(rank, options, row.bytes, row.bytes, workload);
             if (rank.rank() == 0) { sink(row); }
         }
     });

@@ -11,14 +11,13 @@
 namespace benchmarks::kernels {
 
 void run_on_host(const Options& options, const RowSink& sink) {
-    shardkit::self::run(shardkit::DeviceMesh<1>{}, [&](auto& rank) {
-        shardkit::Context& context = rank;
-        Norm<Planted<shardkit::host::AnyKernels>, float> workload(context, planted_elements, 1);
+    shardkit::self::run(shardkit::DeviceMesh<1>{}, [&](shardkit::Rank& rank) {
+        Norm<Planted<shardkit::host::AnyKernels>, float> workload(rank, planted_elements, 1);
         Row row;
         row.kernel = KernelKind::norm;
         row.elements = planted_elements;
         row.bytes = planted_elements * sizeof(float);
-        row.figure = time_beside_copy(context, options, row.bytes, row.bytes / 2, workload);
+        row.figure = time_beside_copy(rank, options, row.bytes, row.bytes / 2, workload);
         sink(row);
     });
 }

@@ -11,8 +11,8 @@ void run_in_process<float>(const Job& job, const RowSink& sink) {
     const Reference<float> reference = train_alone<float>(job);
     SpoiledVerbs::spoils = true;
     shardkit::self::World world;
-    shardkit::Context context(shardkit::DeviceMesh<1>{}.grid(), spoiled(world), {});
-    run_rank<float>(context, job, reference, sink);
+    shardkit::Rank rank(shardkit::DeviceMesh<1>{}.grid(), spoiled(world), {});
+    run_rank<float>(rank, job, reference, sink);
 }
 
 }  // namespace benchmarks::policies

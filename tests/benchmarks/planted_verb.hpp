@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../../benchmarks/common/measure.hpp"
 
@@ -37,18 +37,17 @@ struct Planted : V {
 
 /// Wrong values over all ranks after so many checks of V, which has this placement or else counts none. Collective.
 template <class V, class T>
-std::uint64_t wrong_after_checks(shardkit::Context& context, Placement placement, const Shape& shape,
-                                 std::size_t checks) {
+std::uint64_t wrong_after_checks(shardkit::Rank& rank, Placement placement, const Shape& shape, std::size_t checks) {
     if constexpr (V::out_of_place) {
         if (placement == Placement::out_of_place) {
-            OutOfPlace<V, T> workload(context, context.world(), shape);
-            return wrong_values(context, checks, workload);
+            OutOfPlace<V, T> workload(rank, rank.world(), shape);
+            return wrong_values(rank, checks, workload);
         }
     }
     if constexpr (V::in_place) {
         if (placement == Placement::in_place) {
-            InPlace<V, T> workload(context, context.world(), shape);
-            return wrong_values(context, checks, workload);
+            InPlace<V, T> workload(rank, rank.world(), shape);
+            return wrong_values(rank, checks, workload);
         }
     }
     return 0;

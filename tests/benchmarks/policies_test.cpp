@@ -130,17 +130,16 @@ TEST_CASE("the check run finds an element that a gather spoils, and nothing with
     Options o = model(2);
     o.groups = {{"a", 100}, {"b", 100}, {"c", 50}};
     shardkit::self::World world;
-    shardkit::Context context(shardkit::DeviceMesh<1>{}.grid(), spoiled(world), {});
+    shardkit::Rank rank(shardkit::DeviceMesh<1>{}.grid(), spoiled(world), {});
     using Spoiled = Trainer<float>;
     const shardkit::DynamicPolicy full(shardkit::FullShard{});
-    const Reference<float> reference = Spoiled(context, o, BusyWork(1), full).reference();
+    const Reference<float> reference = Spoiled(rank, o, BusyWork(1), full).reference();
     REQUIRE(reference.size() == 4);
     CHECK(reference[0][1][7] == static_cast<float>(Values::parameter(1, 7)));
     CHECK(reference[3][1][7] != reference[0][1][7]);
-    CHECK(Spoiled(context, o, BusyWork(1), full).largest_difference(reference) == 0);
+    CHECK(Spoiled(rank, o, BusyWork(1), full).largest_difference(reference) == 0);
     SpoiledVerbs::spoils = true;
-    CHECK(Spoiled(context, o, BusyWork(1), full).largest_difference(reference) ==
-          doctest::Approx(0.125).epsilon(1e-3));
+    CHECK(Spoiled(rank, o, BusyWork(1), full).largest_difference(reference) == doctest::Approx(0.125).epsilon(1e-3));
     SpoiledVerbs::spoils = false;
 }
 

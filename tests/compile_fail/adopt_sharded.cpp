@@ -9,6 +9,6 @@ using Policy = sk::NoShard;
 #endif
 using Adopter = sk::Sharded<Linear, Policy>;
 
-void wrap(sk::Context& context, std::span<float> parameters, std::span<float> gradients) {
-    auto layer = Adopter::adopt(context, "layer", {}, {parameters, gradients});
+void wrap(sk::Rank& rank, std::span<float> parameters, std::span<float> gradients) {
+    auto layer = Adopter::adopt(rank, "layer", {}, {parameters, gradients});
 }

@@ -9,6 +9,6 @@ using Gather = sk::bf16;
 #endif
 using Adopter = sk::Sharded<Linear, sk::NoShard, sk::Precision<Gather, float>>;
 
-void wrap(sk::Context& context, std::span<Gather> parameters, std::span<float> gradients) {
-    auto layer = Adopter::adopt(context, "layer", {}, {parameters, gradients});
+void wrap(sk::Rank& rank, std::span<Gather> parameters, std::span<float> gradients) {
+    auto layer = Adopter::adopt(rank, "layer", {}, {parameters, gradients});
 }

@@ -9,4 +9,4 @@ using Codes = sk::Precision<sk::e4m3, float>;
 #endif
 using Coded = sk::Sharded<Linear, sk::FullShard, Codes>;
 
-void make(sk::Context& context) { const Coded layer(context, "layer"); }
+void make(sk::Rank& rank) { const Coded layer(rank, "layer"); }

@@ -2,12 +2,12 @@
 // expected-error: Sharded::from_full: one full_values<P>(...) for every parameter
 #include "model.hpp"
 
-void wrap(sk::Context& context, std::span<const float> weight, std::span<const float> bias) {
+void wrap(sk::Rank& rank, std::span<const float> weight, std::span<const float> bias) {
 #ifdef REJECT
     static_cast<void>(bias);
-    static_cast<void>(Layer::from_full(context, "layer", {}, {}, sk::full_values<Weight>(weight)));
+    static_cast<void>(Layer::from_full(rank, "layer", {}, {}, sk::full_values<Weight>(weight)));
 #else
     static_cast<void>(
-        Layer::from_full(context, "layer", {}, {}, sk::full_values<Weight>(weight), sk::full_values<Bias>(bias)));
+        Layer::from_full(rank, "layer", {}, {}, sk::full_values<Weight>(weight), sk::full_values<Bias>(bias)));
 #endif
 }

@@ -8,6 +8,6 @@ constexpr std::size_t group = 3;
 constexpr std::size_t group = 2;
 #endif
 
-void make(sk::Rank<sk::DeviceMesh<4, 1, 1>>& rank) {
+void make(sk::MeshRank<sk::DeviceMesh<4, 1, 1>>& rank) {
     const sk::Sharded<Weight, sk::HybridShard<group>> layer{rank, "layer"};
 }

@@ -12,4 +12,4 @@ using Policy = Impossible;
 #else
 using Policy = sk::FullShard;
 #endif
-void make(sk::Context& context) { const sk::Sharded<Weight, Policy> layer{context, "layer"}; }
+void make(sk::Rank& rank) { const sk::Sharded<Weight, Policy> layer{rank, "layer"}; }

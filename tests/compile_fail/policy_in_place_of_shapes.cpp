@@ -2,7 +2,7 @@
 // expected-error: Sharded{rank, path, policy}: the policy is an option, and shapes stand before options
 #include "model.hpp"
 
-void make(sk::Context& rank) {
+void make(sk::Rank& rank) {
 #ifdef REJECT
     const Layer layer{rank, "layer", sk::FullShard{}};
 #else

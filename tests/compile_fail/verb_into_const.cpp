@@ -2,7 +2,7 @@
 // expected-error: a verb writes its output: expected memory that is not const
 #include "model.hpp"
 
-void gather(sk::Context& rank, const std::vector<float>& shard, std::vector<float>& full) {
+void gather(sk::Rank& rank, const std::vector<float>& shard, std::vector<float>& full) {
 #ifdef REJECT
     sk::all_gather(rank.world(), full, shard);
 #else

@@ -2,7 +2,7 @@
 // expected-error: expected memory that lives on, not a temporary
 #include "model.hpp"
 
-void gather(sk::Context& rank, std::vector<float>& full) {
+void gather(sk::Rank& rank, std::vector<float>& full) {
 #ifdef REJECT
     sk::all_gather(rank.world(), std::vector<float>(4), full);
 #else

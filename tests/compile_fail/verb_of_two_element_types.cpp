@@ -2,7 +2,7 @@
 // expected-error: a verb that adds nothing up has input and output of one element type
 #include "model.hpp"
 
-void gather(sk::Context& rank, const std::vector<float>& shard) {
+void gather(sk::Rank& rank, const std::vector<float>& shard) {
 #ifdef REJECT
     std::vector<double> full(shard.size() * rank.world_size());
 #else

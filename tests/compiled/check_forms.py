@@ -25,7 +25,7 @@ ENTRIES = ("shardkit/shardkit.hpp", "shardkit/checkpoint.hpp", "shardkit/local_s
 REFUSED = ("shardkit/optim/adamw.hpp", "shardkit/rank/gather_values.hpp", "shardkit/step/model.hpp")
 SENTENCE = "include shardkit/shardkit.hpp"
 OVER_NCCL = """#include <shardkit/nccl.hpp>
-int main() { shardkit::nccl::run(shardkit::DeviceMesh<1>{}, [](shardkit::Context&) {}); }
+int main() { shardkit::nccl::run(shardkit::DeviceMesh<1>{}, [](shardkit::Rank&) {}); }
 """
 
 

@@ -20,7 +20,7 @@ struct Weight : sk::Param<"weight", float, 1000> {};
 int main() {
     const sk::mpi::Environment environment;
     bool right = true;
-    sk::mpi::run(sk::DeviceMesh<2>{}, [&](sk::Context& rank) {
+    sk::mpi::run(sk::DeviceMesh<2>{}, [&](sk::Rank& rank) {
         sk::Sharded<Weight, sk::FullShard> layer{rank, "layer"};
         sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};

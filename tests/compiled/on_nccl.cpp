@@ -77,7 +77,7 @@ struct Device {
         if (stream != nullptr) { return code_base::add(to.data(), to.size(), value, stream); }
         for (float& element : to) { element += value; }
     }
-    std::vector<float> read(const sk::Context& rank, std::span<const float> from) const {
+    std::vector<float> read(const sk::Rank& rank, std::span<const float> from) const {
         std::vector<float> values(from.begin(), stream == nullptr ? from.end() : from.begin());
         if (stream != nullptr) {
             values.resize(from.size());
@@ -93,7 +93,7 @@ bool all_are(const std::vector<float>& values, float expected) {
 }
 
 /// README's trainer, with the gradients r + 1 of rank r.
-void train(sk::Context& rank, const Device& device) {
+void train(sk::Rank& rank, const Device& device) {
     Layer layer{rank, "layer"};
     sk::Model model{layer};
     sk::AdamW optimizer{model, {.learning_rate = 0.5}};
@@ -110,7 +110,7 @@ void train(sk::Context& rank, const Device& device) {
 }
 
 /// Memory, streams and verbs of a trainer's own.
-void communicate(sk::Context& rank, const Device& device) {
+void communicate(sk::Rank& rank, const Device& device) {
     const auto mine = static_cast<float>(rank.rank());
     const auto shard = rank.buffer<float>(4);
     const auto full = rank.buffer<float>(4 * ranks);
@@ -165,10 +165,10 @@ void communicate(sk::Context& rank, const Device& device) {
 }
 
 /// A rank over a communicator of NCCL's is its World's to make.
-void refuse_rank(sk::Context& rank) {
+void refuse_rank(sk::Rank& rank) {
     expect_refused<sk::UsageError>(
         [&] {
-            const sk::Rank<sk::DeviceMesh<ranks>> other{sk::DeviceMesh<ranks>{}, rank.world()};
+            const sk::MeshRank<sk::DeviceMesh<ranks>> other{sk::DeviceMesh<ranks>{}, rank.world()};
         },
         {"engine nccl", "nccl::make_rank", "on_nccl.cpp"});
 }
@@ -213,7 +213,7 @@ void run_on_lent(const auto& body) {
         threads.emplace_back([&, r] {
             const code_base::Job job(id.data(), ranks, r);
             sk::nccl::World world(sk::nccl::Borrow{job.comm}, {.compute = job.stream});
-            sk::nccl::run(sk::DeviceMesh<ranks>{}, world, [&](sk::Context& rank) {
+            sk::nccl::run(sk::DeviceMesh<ranks>{}, world, [&](sk::Rank& rank) {
                 expect(sk::nccl::stream(rank) == job.stream, "the lent stream");
                 expect(sk::nccl::native(rank.world()) == job.comm, "the lent communicator");
                 body(rank);
@@ -256,7 +256,7 @@ void run_one_by_one() {
 }
 
 void train_everywhere() {
-    sk::threads::run(sk::DeviceMesh<ranks>{}, [](sk::Context& rank) {
+    sk::threads::run(sk::DeviceMesh<ranks>{}, [](sk::Rank& rank) {
         train(rank, {});
         communicate(rank, {});
         expect_refused<sk::UsageError>([&] { static_cast<void>(sk::nccl::stream(rank)); },
@@ -264,7 +264,7 @@ void train_everywhere() {
         expect_refused<sk::UsageError>([&] { static_cast<void>(sk::nccl::native(rank.world())); },
                                        {"threads", "nccl", "on_nccl.cpp"});
     });
-    const auto on_device = [](sk::Context& rank) {
+    const auto on_device = [](sk::Rank& rank) {
         const Device device{sk::nccl::stream(rank)};
         train(rank, device);
         communicate(rank, device);
@@ -287,10 +287,10 @@ void train_everywhere() {
 
 /// Groups of two engines in one program, which belong to none of the other's models, steps and loss scales.
 void refuse_other_engines() {
-    sk::self::run(sk::DeviceMesh<1>{}, [](sk::Context& host) {
+    sk::self::run(sk::DeviceMesh<1>{}, [](sk::Rank& host) {
         const auto id = sk::nccl::UniqueId::create();
         sk::nccl::World world(id, 1, 0);
-        sk::nccl::run(sk::DeviceMesh<1>{}, world, [&](sk::Context& gpu) {
+        sk::nccl::run(sk::DeviceMesh<1>{}, world, [&](sk::Rank& gpu) {
             Layer on_host{host, "on_host"};
             Layer on_gpu{gpu, "on_gpu"};
             sk::Model both{on_host, on_gpu};

@@ -39,7 +39,7 @@ namespace sk = shardkit;
 
 namespace {
 
-using Rank = sk::Context;
+using Rank = sk::Rank;
 
 /// Runs f(rank) for every rank of the mesh, on threads, or on as many GPUs of the stand-in.
 template <class Mesh, class F>

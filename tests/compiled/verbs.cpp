@@ -12,7 +12,7 @@
 namespace sk = shardkit;
 
 int main() {
-    sk::threads::run(sk::DeviceMesh<3>{}, [](sk::Context& rank) {
+    sk::threads::run(sk::DeviceMesh<3>{}, [](sk::Rank& rank) {
         // 0.1, 1e8 and -1e8: their sum says in which order they were added. With a NaN on the second rank.
         constexpr std::uint32_t bits[] = {0x3dcccccd, 0x4cbebc20, 0xccbebc20};
         constexpr std::uint32_t nan = 0x7fc00000;

@@ -20,7 +20,7 @@ SHIPPED = ("include", "cmake", "meson.build", "meson_options.txt", "LICENSE")
 
 
 SAVES = """#include <shardkit.hpp>
-void save(shardkit::Context& rank, const shardkit::checkpoint::State& state) {
+void save(shardkit::Rank& rank, const shardkit::checkpoint::State& state) {
     shardkit::checkpoint::save(rank, "run", 1, state);
 }
 """

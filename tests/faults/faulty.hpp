@@ -244,12 +244,12 @@ class FaultyVerbs final : public host::DecoratedVerbs {
 /// Order:   collective over the ranks, as they share what f does
 /// @throws  what f throws
 template <class Mesh, class F>
-void with_faults(shardkit::Rank<Mesh>& rank, Faults& faults, F&& f,
+void with_faults(shardkit::MeshRank<Mesh>& rank, Faults& faults, F&& f,
                  shardkit::SourceLocation where = shardkit::SourceLocation::current()) {
     detail::RankFaults own(faults, rank.rank(), rank.world_size());
     try {
         const shardkit::Communicator world(std::make_shared<const detail::FaultyVerbs>(rank.world().verbs(), own));
-        shardkit::Rank<Mesh> faulty{rank.mesh(), world, rank.options(), rank.streams(), where};
+        shardkit::MeshRank<Mesh> faulty{rank.mesh(), world, rank.options(), rank.streams(), where};
         f(faulty);
     } catch (const detail::RankLeaves&) {}  // NOLINT(bugprone-empty-catch): it has returned
 }

@@ -145,8 +145,8 @@ struct Training {
     using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy>;
     using P = sk::DefaultPrecision<float>;
 
-    Training(sk::Context& context, const Side& of, double first)
-        : side(of), layers(make(context, of, false)), averages(make(context, of, true)), model(layers) {
+    Training(sk::Rank& rank, const Side& of, double first)
+        : side(of), layers(make(rank, of, false)), averages(make(rank, of, true)), model(layers) {
         model.initialize([first](auto, auto, auto i) { return first + static_cast<double>(i % 7); });
         std::set<Kind> kinds;
         for (const Group& group : of.groups) {
@@ -216,7 +216,7 @@ struct Training {
     std::optional<sk::MovingAverage> moving;
 
   private:
-    static std::vector<Layer> make(sk::Context& context, const Side& of, bool averages) {
+    static std::vector<Layer> make(sk::Rank& rank, const Side& of, bool averages) {
         std::vector<Layer> layers;
         for (const Group& group : of.groups) {
             if (averages && !of.averages) { break; }
@@ -226,7 +226,7 @@ struct Training {
                 attributes.frozen = averages || group.tensors[t].frozen;
                 tensors.emplace_back("t" + std::to_string(t), group.tensors[t].extents, attributes);
             }
-            layers.emplace_back(context, (averages ? "avg." : "") + group.path, sk::TensorList<float>(tensors),
+            layers.emplace_back(rank, (averages ? "avg." : "") + group.path, sk::TensorList<float>(tensors),
                                 typename Layer::Options{of.sharded ? sk::DynamicPolicy(sk::FullShard{})
                                                                    : sk::DynamicPolicy(sk::NoShard{})});
         }

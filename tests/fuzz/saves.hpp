@@ -200,10 +200,10 @@ struct Training {
     using Layer = sk::Sharded<sk::TensorList<float>, sk::DynamicPolicy>;
 
     /// @param from  the number of the group that comes first
-    Training(sk::Context& context, Case& of, std::size_t side, std::size_t from)
-        : layers(make(context, of, side, from)),
+    Training(sk::Rank& rank, Case& of, std::size_t side, std::size_t from)
+        : layers(make(rank, of, side, from)),
           optimizer(named_states::optimizer(sk::Model{layers}, of.states[0], of.states[1])),
-          loss_scale(context, {.initial = 64}),
+          loss_scale(rank, {.initial = 64}),
           state(sk::Model{layers}, optimizer, loss_scale) {
         blobs.resize(of.blobs.size());
         for (std::size_t b = 0; b < blobs.size(); ++b) { state.blob(of.blobs[b].first, blobs[b]); }
@@ -263,7 +263,7 @@ struct Training {
         return all;
     }
 
-    static std::vector<Layer> make(sk::Context& context, const Case& of, std::size_t side, std::size_t from) {
+    static std::vector<Layer> make(sk::Rank& rank, const Case& of, std::size_t side, std::size_t from) {
         std::vector<Layer> layers;
         for (std::size_t g = 0; g < of.groups.size(); ++g) {
             const Case::Group& group = of.groups[(from + g) % of.groups.size()];
@@ -273,7 +273,7 @@ struct Training {
                 attributes.frozen = tensor.frozen;
                 tensors.emplace_back(tensor.name, tensor.extents, attributes);
             }
-            layers.emplace_back(context, group.path, sk::TensorList<float>(tensors),
+            layers.emplace_back(rank, group.path, sk::TensorList<float>(tensors),
                                 typename Layer::Options{of.policies[side]});
         }
         return layers;

@@ -315,13 +315,13 @@ struct Training {
     using Layer = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy>;
     using P = typename Layer::Precision;
 
-    Training(sk::Context& context, const Case& of, const Side& on)
+    Training(sk::Rank& rank, const Case& of, const Side& on)
         : given(of),
           side(on),
-          layers(make(context, of, on)),
+          layers(make(rank, of, on)),
           model(layers),
           optimizer(make_optimizer()),
-          loss_scale(context, {.initial = 64, .growth_interval = 2}) {}
+          loss_scale(rank, {.initial = 64, .growth_interval = 2}) {}
 
     void initialize(std::uint64_t seed) {
         model.initialize([seed](std::string_view path, std::string_view name, std::uint64_t i) {
@@ -474,7 +474,7 @@ struct Training {
         }
         return sum;
     }
-    static std::vector<Layer> make(sk::Context& context, const Case& of, const Side& side) {
+    static std::vector<Layer> make(sk::Rank& rank, const Case& of, const Side& side) {
         std::vector<Layer> layers;
         for (std::size_t g = 0; g < of.groups.size(); ++g) {
             std::vector<sk::NamedTensor> tensors;
@@ -490,7 +490,7 @@ struct Training {
                 options.gradient_release = sk::GradientRelease::at_update;
             }
             if (of.rounds) { options.stochastic_rounding = sk::StochasticRounding{7}; }
-            layers.emplace_back(context, of.groups[g].path, sk::TensorList<T>(tensors), options);
+            layers.emplace_back(rank, of.groups[g].path, sk::TensorList<T>(tensors), options);
         }
         return layers;
     }
@@ -620,7 +620,7 @@ Outcome run_of(const Case& given, const std::string& folder, bool half) {
     const std::size_t world =
         std::max(given.first[0] + given.sides[0].ranks(), given.first[1] + given.sides[1].ranks());
     sk::threads::run(sk::DeviceMesh{world}, [&](auto& rank) {
-        using Part = sk::Rank<Experts>;
+        using Part = sk::MeshRank<Experts>;
         std::array<std::unique_ptr<Part>, 2> parts;
         std::array<std::unique_ptr<Training<T>>, 2> trainings;
         const auto begin = [&](std::size_t s) {

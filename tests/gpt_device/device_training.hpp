@@ -39,7 +39,7 @@ inline auto mesh_of(const Options& options) {
 
 /// options.steps steps on one rank, as a program for GPUs makes them.
 template <class T, class Report>
-std::vector<double> train_on(sk::Context& rank, const Options& options, Steps how, const Report& report,
+std::vector<double> train_on(sk::Rank& rank, const Options& options, Steps how, const Report& report,
                              const Start& start = {}) {
     Options each = options;
     each.every = 1;
@@ -53,8 +53,8 @@ std::vector<double> train_on(sk::Context& rank, const Options& options, Steps ho
 template <class T, class Report>
 std::vector<double> train_in(sk::nccl::World& world, const Options& options, Steps how, const Report& report) {
     const auto mesh = mesh_of(options);
-    sk::Rank<std::remove_const_t<decltype(mesh)>> rank(mesh, gpu_ranks::Comm(world),
-                                                       rank_options(planned(options).chosen), world.streams());
+    sk::MeshRank<std::remove_const_t<decltype(mesh)>> rank(mesh, gpu_ranks::Comm(world),
+                                                           rank_options(planned(options).chosen), world.streams());
     return train_on<T>(rank, options, how, report);
 }
 

@@ -31,7 +31,7 @@ void check(const Settings& settings, std::string_view plan) {
     CAPTURE(plan);
     sk::nccl::World world(sk::nccl::UniqueId::create(), 1, 0);
     const auto run = [&](const auto& capture) {
-        sk::Rank<Mesh> rank(Mesh{}, sk::Communicator(world), {}, world.streams());
+        sk::MeshRank<Mesh> rank(Mesh{}, sk::Communicator(world), {}, world.streams());
         return step_trainer::follow<T>(rank, sk::DynamicPolicy(Policy{}), settings, plan, capture);
     };
     const Outcome plain = run(step_trainer::Repeat{});

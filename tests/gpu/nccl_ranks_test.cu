@@ -67,7 +67,7 @@ void check_training(const Place& place, sk::nccl::World& world, double bound) {
     const Settings settings{.microbatches = 2, .learning_rate = 0.01};
     const std::string_view plan = "eCeLLeL";
     const auto run = [&](const auto& capture) {
-        sk::Rank<Mesh> rank(Mesh(place.ranks, 1, 1), sk::Communicator(world), {}, world.streams());
+        sk::MeshRank<Mesh> rank(Mesh(place.ranks, 1, 1), sk::Communicator(world), {}, world.streams());
         return step_trainer::follow<T>(rank, sk::DynamicPolicy(Policy{}), settings, plan, capture);
     };
     const Outcome expected = on_threads<T, Policy>(place, settings, plan);
@@ -146,7 +146,7 @@ RANK_CASE("memory") {
     sk::all_reduce_in_place(comm, sk::ReduceOp::sum, values.span(), world.streams().communication);
     world.streams().communication.synchronize();
     taken.push_back(mebibytes_taken());
-    sk::Rank<Mesh> rank(Mesh(place.ranks, 1, 1), comm, {}, world.streams());
+    sk::MeshRank<Mesh> rank(Mesh(place.ranks, 1, 1), comm, {}, world.streams());
     step_trainer::Trainer<float, decltype(rank)> trainer(rank, sk::DynamicPolicy(sk::FullShard{}),
                                                          Settings{.microbatches = 2});
     taken.push_back(mebibytes_taken());

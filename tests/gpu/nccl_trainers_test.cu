@@ -46,7 +46,7 @@ void with_rank(const Place& place, const F& f) {
     sk::nccl::World world(place.id, place.ranks, place.rank, options);
     preload_trainers();
     {
-        sk::Rank<Mesh> rank(Mesh(place.ranks, 1, 1), sk::Communicator(world), {}, world.streams());
+        sk::MeshRank<Mesh> rank(Mesh(place.ranks, 1, 1), sk::Communicator(world), {}, world.streams());
         f(rank);
     }
     world.finish();

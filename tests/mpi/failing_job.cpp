@@ -118,7 +118,7 @@ class KilledInMessage final : public sk::host::DecoratedVerbs {
 /// Brings a layer from one mesh of all ranks to another; `culprit` is killed between two messages.
 template <class Rank>
 void reshard_and_die(Rank& plain) {
-    sk::Rank<sk::DeviceMesh<sk::dynamic>> rank{
+    sk::MeshRank<sk::DeviceMesh<sk::dynamic>> rank{
         sk::DeviceMesh(plain.world_size()),
         sk::Communicator(std::make_shared<const KilledInMessage>(plain.world().verbs()))};
     using Tensors = sk::TensorList<float>;
@@ -274,7 +274,7 @@ void lend() {
 struct Globals {
     sk::mpi::Environment mpi;
     sk::mpi::World world;
-    sk::Rank<sk::DeviceMesh<sk::dynamic>> rank;
+    sk::MeshRank<sk::DeviceMesh<sk::dynamic>> rank;
     sk::Sharded<sk::TensorList<float>, sk::FullShard> layer;
 
     explicit Globals(bool overlap)

@@ -35,7 +35,7 @@ TEST_CASE("mpi: in a Deadline ranks wait for one that is later than the timeout"
         shardkit::mpi::World world(MPI_COMM_WORLD, options);
         const shardkit::Communicator comm(world);
         const shardkit::DeviceMesh<shardkit::dynamic> mesh(comm.size());
-        shardkit::Rank<shardkit::DeviceMesh<shardkit::dynamic>> rank{mesh, comm};
+        shardkit::MeshRank<shardkit::DeviceMesh<shardkit::dynamic>> rank{mesh, comm};
         const auto phase = rank.deadline(std::chrono::minutes(1));
         if (comm.rank() == 0) { std::this_thread::sleep_for(2 * options.timeout); }
         CHECK_NOTHROW(shardkit::barrier(comm, {}));

@@ -40,7 +40,7 @@ void expect(bool condition, const std::string& what) {
 }
 
 struct Training {
-    Training(sk::Context& rank, std::string_view policy)
+    Training(sk::Rank& rank, std::string_view policy)
         : layer(rank, "layer", sk::Shapes<Net>{}, Layer::Options{sk::named_policy(policy)}),
           model{layer},
           optimizer{model, {.learning_rate = 0.01}} {

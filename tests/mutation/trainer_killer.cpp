@@ -45,7 +45,7 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
     const Job job{options, text, {}, KeepParameters::no};
     Results results(options.steps);
     sk::threads::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), ep), [&](auto& rank) {
-        sk::Context& context_of_rank = rank;
+        sk::Rank& context_of_rank = rank;
         train_on_rank<double>(context_of_rank, job, results);
     });
     return results;
@@ -132,7 +132,7 @@ bool stops_together() {
     job.signal = [&] { return ++asked == 8 ? 15 : 0; };  // the last of the eight ranks, in the first step
     Results results(options.steps);
     sk::threads::run(sk::DeviceMesh(2, 2, 2), [&](auto& rank) {
-        sk::Context& context_of_rank = rank;
+        sk::Rank& context_of_rank = rank;
         train_on_rank<float>(context_of_rank, job, results);
     });
     if (results.signal == 15 && results.losses.size() == 1 && asked == 8) { return true; }

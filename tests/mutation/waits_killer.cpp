@@ -49,7 +49,7 @@ bool dropped_window_is_not_cleared() {
     const auto ended =
         gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
             const auto streams = world.streams();
-            sk::Rank<Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
+            sk::MeshRank<Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
             using Weight = small_trainer::Weight<float>;
             sk::Sharded<Weight, sk::FullShard> layer{rank, "layer"};
             const float* values = nullptr;
@@ -74,7 +74,7 @@ bool different_groups_are_taken() {
         gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
             const auto streams = world.streams();
             standin::set_pace(streams.communication.native(), standin::Pace::eager);
-            sk::Rank<Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
+            sk::MeshRank<Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
             try {
                 using Layer = sk::Sharded<small_trainer::Weight<float>, sk::FullShard>;
                 const Layer layer{rank, rank.rank() == 0 ? "one" : "other"};

@@ -54,7 +54,7 @@ Result run(const Trial& trial, planted::Faults& faults, std::chrono::millisecond
             Clock::time_point& when;
             ~End() { when = Clock::now(); }
         } const end{result.ended[at]};
-        sk::Rank<sk::DeviceMesh<sk::dynamic>> rank{
+        sk::MeshRank<sk::DeviceMesh<sk::dynamic>> rank{
             sk::DeviceMesh{trial.ranks}, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
         planted::with_faults(rank, faults, [&](auto& faulty) { train(faulty, trial.policy, result.numbers[at]); });
     };

@@ -18,7 +18,7 @@ struct B1 : sk::Param<"b1", float, trainer::hidden> {};
 struct W2 : sk::Param<"w2", float, trainer::hidden> {};
 using Network = sk::Params<W1, B1, W2>;
 
-void train(sk::Context& rank) {
+void train(sk::Rank& rank) {
     sk::Sharded<Network, sk::FullShard> network{rank, "network"};
     network.initialize([](auto, auto parameter, std::uint64_t i) {
         return parameter == "b1" ? 0.0 : trainer::initial_value(parameter == "w2", i);

@@ -31,14 +31,14 @@ struct DeviceReport {
 
 /// Trains on one rank, and returns the loss of each step.
 template <class T>
-std::vector<double> train_on_device(sk::Context& context, const Job& job, std::size_t workspace_bytes,
+std::vector<double> train_on_device(sk::Rank& rank, const Job& job, std::size_t workspace_bytes,
                                     const DeviceReport& report) {
-    const auto workspace = context.local_buffer<std::uint8_t>(workspace_bytes);
-    const DeviceProducts products(context.compute_stream().native(), workspace.span());
+    const auto workspace = rank.local_buffer<std::uint8_t>(workspace_bytes);
+    const DeviceProducts products(rank.compute_stream().native(), workspace.span());
     Trainer<ShardedModel<T, DevicePlace>, DevicePlace> trainer(
-        context, job,
+        rank, job,
         [](const auto& groups, const Options& options) { return make_adamw<sk::StateFormat::full>(groups, options); },
-        {EngineLaunch{context.compute_stream()}, products});
+        {EngineLaunch{rank.compute_stream()}, products});
     const Options& options = job.options;
     const std::size_t first = job.start.first_step;
     const std::size_t steps = options.steps;
@@ -56,7 +56,7 @@ std::vector<double> train_on_device(sk::Context& context, const Job& job, std::s
         // The first step is a plain one: it takes memory, which a capture refuses.
         if (options.graph && step > first) {
             if (!graph) {
-                graph.emplace(context.streams(), [&] { trainer.step(); });
+                graph.emplace(rank.streams(), [&] { trainer.step(); });
             }
             graph->launch();
             report.launched();

@@ -7,7 +7,7 @@
 
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/tensor_parallel/tokens.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 
@@ -19,9 +19,9 @@
 namespace train_gpt {
 
 /// How the model and the sequences are split, as this rank sees it.
-inline Split split_of(const sk::Context& context, const Options& options) {
-    return options.split(context.grid().coordinate(sk::Tp::name, context.rank()),
-                         context.grid().coordinate(sk::Cp::name, context.rank()));
+inline Split split_of(const sk::Rank& rank, const Options& options) {
+    return options.split(rank.grid().coordinate(sk::Tp::name, rank.rank()),
+                         rank.grid().coordinate(sk::Cp::name, rank.rank()));
 }
 
 /// Elements of the keys and values of a rank's largest pass.
@@ -43,17 +43,17 @@ template <class S>
 class EngineLinks final : public Links<S> {
   public:
     /// Collective over the mesh. Passes are of at most the options' shape.
-    EngineLinks(sk::Context& context, const Options& options)
-        : context_(context),
-          tp_(context.template sub_mesh<sk::Axes<sk::Tp>>()),
+    EngineLinks(sk::Rank& rank, const Options& options)
+        : context_(rank),
+          tp_(rank.template sub_mesh<sk::Axes<sk::Tp>>()),
           sequence_parallel_(options.split().splits_tokens() ? sk::tp::SequenceParallel::on
                                                              : sk::tp::SequenceParallel::off) {
-        const auto cp = context.template sub_mesh<sk::Axes<sk::Cp>>();
+        const auto cp = rank.template sub_mesh<sk::Axes<sk::Cp>>();
         const std::size_t block = exchanged_block(options);
         if (options.context == ContextExchange::ring) {
-            ring_.emplace(context, cp, block);
+            ring_.emplace(rank, cp, block);
         } else {
-            gather_.emplace(context, cp, block);
+            gather_.emplace(rank, cp, block);
         }
     }
 
@@ -94,7 +94,7 @@ class EngineLinks final : public Links<S> {
         }
     }
 
-    sk::Context& context_;
+    sk::Rank& context_;
     sk::Communicator tp_;
     sk::tp::SequenceParallel sequence_parallel_;
     std::optional<sk::cp::RingExchange<S>> ring_;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <shardkit/expert_parallel.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 
 #include "../model/arena.hpp"
@@ -113,15 +113,15 @@ class ExpertLayers {
     }
 
     /// Collective over the mesh.
-    ExpertLayers(sk::Context& context, const ModelConfig& config, const Split& split, std::size_t tokens,
+    ExpertLayers(sk::Rank& rank, const ModelConfig& config, const Split& split, std::size_t tokens,
                  const Place& place = {})
-        : context_(&context),
+        : context_(&rank),
           place_(place),
-          tp_(context.template sub_mesh<sk::Axes<sk::Tp>>()),
-          exchange_(context, sk::ep::ranks(context), config.experts),
+          tp_(rank.template sub_mesh<sk::Axes<sk::Tp>>()),
+          exchange_(rank, sk::ep::ranks(rank), config.experts),
           x_(ExpertExtents::of(config, split, tokens, exchange_.ranks().size())),
           capacity_(config.capacity),
-          memory_(context.template buffer<std::uint8_t>(arena_bytes(config, x_))) {
+          memory_(rank.template buffer<std::uint8_t>(arena_bytes(config, x_))) {
         Arena arena(reinterpret_cast<std::byte*>(memory_.data()), memory_.size());
         scratch_ = ExpertScratch<T, Place>::take(arena, x_);
         layers_.reserve(config.layers);
@@ -311,7 +311,7 @@ class ExpertLayers {
         }
     }
 
-    sk::Context* context_;
+    sk::Rank* context_;
     Place place_;
     sk::Communicator tp_;
     sk::ep::TokenExchange exchange_;

@@ -9,7 +9,7 @@
 
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/comm/engine_traits.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/communicator.hpp>
 
 #include "job.hpp"
@@ -17,7 +17,7 @@
 namespace train_gpt {
 
 /// What each rank runs: the same compiled function on every engine.
-using RankFunction = std::function<void(sk::Context& rank)>;
+using RankFunction = std::function<void(sk::Rank& rank)>;
 
 /// Runs on_rank on the ranks of the job's engine and mesh that live in this process.
 /// @throws whatever a rank throws; InputError for --engine mpi when this program was built without MPI

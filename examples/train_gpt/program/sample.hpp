@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 
 #include "../model/initialise.hpp"
@@ -38,8 +38,8 @@ Token pick(std::span<const A> logits, double uniform) {
 /// sequences are split, tokens are added up to the next length that can be; none before sees them.
 /// Collective: every rank runs it and gathers the same groups; all get the same tokens.
 template <class Model, class T = typename Model::T>
-std::vector<Token> sample(sk::Context& context, Model& model, Pass<T>& pass, const ModelConfig& config,
-                          const Split& split, Token begin, std::size_t count, std::uint64_t seed) {
+std::vector<Token> sample(sk::Rank& rank, Model& model, Pass<T>& pass, const ModelConfig& config, const Split& split,
+                          Token begin, std::size_t count, std::uint64_t seed) {
     using A = Arithmetic<T>;
     std::vector<Token> text{begin};
     text.reserve(count + 1);
@@ -59,7 +59,7 @@ std::vector<Token> sample(sk::Context& context, Model& model, Pass<T>& pass, con
         // Each number is known to the ranks of one tp and cp coordinate.
         std::fill(logits.begin(), logits.end(), -std::numeric_limits<A>::infinity());
         pass.copy_logits(seen - 1, logits);
-        sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<A>(logits), context.compute_stream());
+        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::max, std::span<A>(logits), rank.compute_stream());
         const double uniform = unit_interval(mix(mix(seed ^ 0x73616d706c65U) + i));
         text.push_back(pick(std::span<const A>(logits), uniform));
     }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/model.hpp>
 
@@ -31,32 +31,31 @@ class ShardedModel {
 
     /// Collective over the mesh. Parameters are zero until `groups()` are initialized. Experts have memory for this
     /// rank's largest pass.
-    ShardedModel(sk::Context& context, const Options& options, const Place& place = {})
-        : embedding(context, "embedding", embedding_shapes<T>(options.model),
-                    group_options<EmbeddingGroup<T>>(options)),
-          head(context, "head", head_shapes<T>(options.model), group_options<HeadGroup<T>>(options)) {
+    ShardedModel(sk::Rank& rank, const Options& options, const Place& place = {})
+        : embedding(rank, "embedding", embedding_shapes<T>(options.model), group_options<EmbeddingGroup<T>>(options)),
+          head(rank, "head", head_shapes<T>(options.model), group_options<HeadGroup<T>>(options)) {
         const ModelConfig& config = options.model;
         // Places before groups: a vector that grew would move what an optimizer refers to.
         blocks.reserve(config.layers);
         routers.reserve(config.layers);
         experts.reserve(config.layers);
         for (std::size_t l = 0; l < config.layers; ++l) {
-            blocks.emplace_back(context, "blocks." + std::to_string(l), block_shapes<T>(config),
+            blocks.emplace_back(rank, "blocks." + std::to_string(l), block_shapes<T>(config),
                                 group_options<BlockGroup<T>>(options));
         }
         if (config.head == HeadKind::untied) {
-            logits.emplace_back(context, "logits", logits_shapes<T>(config), group_options<LogitsGroup<T>>(options));
+            logits.emplace_back(rank, "logits", logits_shapes<T>(config), group_options<LogitsGroup<T>>(options));
         }
         for (std::size_t l = 0; config.experts > 0 && l < config.layers; ++l) {
             const std::string number = std::to_string(l);
-            routers.emplace_back(context, "routers." + number, router_shapes<T>(config),
+            routers.emplace_back(rank, "routers." + number, router_shapes<T>(config),
                                  group_options<RouterGroup<T>>(options));
-            experts.emplace_back(context, "experts." + number, expert_shapes<T>(config),
+            experts.emplace_back(rank, "experts." + number, expert_shapes<T>(config),
                                  group_options<ExpertGroup<T>>(options));
         }
         if (config.experts > 0) {
-            const Split split = split_of(context, options);
-            expert_layers.emplace(context, config, split, split.local(options.pass_shape()).tokens(), place);
+            const Split split = split_of(rank, options);
+            expert_layers.emplace(rank, config, split, split.local(options.pass_shape()).tokens(), place);
         }
     }
 

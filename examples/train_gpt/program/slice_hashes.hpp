@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_gather.hpp>
 #include <shardkit/verify/hash_values.hpp>
 
@@ -39,11 +39,11 @@ class SliceHashes {
     /// Returns the hashes of all slices of the step, each group's one behind the other; empty but on rank 0. Ranks of
     /// tp have parts of a slice, whose hashes add up. Collective over the world, of which every rank has as many
     /// slices.
-    std::vector<std::vector<shardkit::ValuesHash>> gather(shardkit::Context& context) const {
-        std::vector<std::uint64_t> all(numbers_.size() * context.world_size());
-        shardkit::all_gather(context.world(), numbers_, all, context.compute_stream());
+    std::vector<std::vector<shardkit::ValuesHash>> gather(shardkit::Rank& rank) const {
+        std::vector<std::uint64_t> all(numbers_.size() * rank.world_size());
+        shardkit::all_gather(rank.world(), numbers_, all, rank.compute_stream());
         std::vector<std::vector<shardkit::ValuesHash>> slices;
-        if (context.rank() != 0) { return slices; }
+        if (rank.rank() != 0) { return slices; }
         for (std::size_t at = 0; at < all.size(); at += 1 + paths_.size()) {
             const auto slice = static_cast<std::size_t>(all[at]);
             if (slices.size() <= slice) { slices.resize(slice + 1); }

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../model/convert.hpp"
 #include "../model/place.hpp"
@@ -30,11 +30,11 @@ class TokensAhead {
         return steps(options) * tokens_of_step(options) * sizeof(Token);
     }
 
-    TokensAhead(const sk::Context& context, const Options& options)
-        : stream_(context.compute_stream()),
+    TokensAhead(const sk::Rank& rank, const Options& options)
+        : stream_(rank.compute_stream()),
           of_step_(tokens_of_step(options)),
           on_host_(steps(options) * of_step_),
-          memory_(context.template local_buffer<std::uint8_t>(bytes(options))) {}
+          memory_(rank.template local_buffer<std::uint8_t>(bytes(options))) {}
 
     /// Writes those of step `number` to `to`; fill(step, to) writes a step's on the host.
     template <class Fill>

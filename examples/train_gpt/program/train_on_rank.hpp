@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <shardkit/rank/all_reduce_value.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 #include <shardkit/verify/hash_values.hpp>
 
@@ -34,13 +34,13 @@ namespace train_gpt {
 
 /// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
 /// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
-inline Collectives mean_collectives(sk::Context& context) {
+inline Collectives mean_collectives(sk::Rank& rank) {
     constexpr std::size_t fields = 3;
-    const auto rows = context.traffic().rows();
+    const auto rows = rank.traffic().rows();
     std::vector<std::uint64_t> means;
     for (const auto& row : rows) { means.insert(means.end(), {row.calls, row.moved.value, row.payload.value}); }
-    sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, means);
-    const std::size_t world = context.world_size();
+    sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, means);
+    const std::size_t world = rank.world_size();
     for (std::uint64_t& mean : means) { mean = (2 * mean + world) / (2 * world); }
     Collectives collectives;
     for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -78,20 +78,20 @@ inline void require_finite(std::size_t step, double loss, std::optional<double> 
 }
 
 /// The multiply-adds of a rank, as Work says. Collective over the world.
-inline Work work_of_ranks(sk::Context& context, const MultiplyAdds& before) {
+inline Work work_of_ranks(sk::Rank& rank, const MultiplyAdds& before) {
     const std::uint64_t attention = multiply_adds().attention - before.attention;
     Work work{multiply_adds().all - before.all - attention, attention, attention};
-    work.attention_least = sk::all_reduce_value(context, work.attention_least, sk::ReduceOp::min);
-    work.attention_most = sk::all_reduce_value(context, work.attention_most, sk::ReduceOp::max);
+    work.attention_least = sk::all_reduce_value(rank, work.attention_least, sk::ReduceOp::min);
+    work.attention_most = sk::all_reduce_value(rank, work.attention_most, sk::ReduceOp::max);
     return work;
 }
 
 /// The signal that came to any rank by now, the same on every rank: they reach ranks at different times. 0 where none
 /// did, or where nobody asks. Collective over the world.
-inline int agreed_signal(sk::Context& context, const Job& job) {
+inline int agreed_signal(sk::Rank& rank, const Job& job) {
     if (!job.signal) { return 0; }
     const auto signal = static_cast<std::uint64_t>(job.signal());
-    return static_cast<int>(sk::all_reduce_value(context, signal, sk::ReduceOp::max));
+    return static_cast<int>(sk::all_reduce_value(rank, signal, sk::ReduceOp::max));
 }
 
 /// The steps of a run on one rank.
@@ -100,12 +100,12 @@ class RankSteps {
     using Model = ShardedModel<T>;
 
   public:
-    RankSteps(sk::Context& context, const Job& job, const CountedAllocations& counted, Results& results)
-        : context_(context),
+    RankSteps(sk::Rank& rank, const Job& job, const CountedAllocations& counted, Results& results)
+        : context_(rank),
           job_(job),
           counted_(counted),
           results_(results),
-          trainer_(context, job,
+          trainer_(rank, job,
                    [](const auto& groups, const Options& options) { return make_optimizer(groups, options); }) {}
 
     /// All of them, or up to a signal: whether it was all.
@@ -243,7 +243,7 @@ class RankSteps {
         if (reports() && job_.hashed) { job_.hashed(lines); }
     }
 
-    sk::Context& context_;
+    sk::Rank& context_;
     const Job& job_;
     const CountedAllocations& counted_;
     Results& results_;
@@ -259,10 +259,10 @@ class RankSteps {
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
 template <class T>
-void train_on_rank(sk::Context& context, const Job& job, Results& results) {
+void train_on_rank(sk::Rank& rank, const Job& job, Results& results) {
     const CountedAllocations counted;
-    const bool reports = context.rank() == 0;
-    RankSteps<T> steps(context, job, counted, results);
+    const bool reports = rank.rank() == 0;
+    RankSteps<T> steps(rank, job, counted, results);
     const bool completed = steps.run();
     if (completed && reports && job.trained) { job.trained(); }
     if (job.options.sample > 0 && completed) {
@@ -279,7 +279,7 @@ void train_on_rank(sk::Context& context, const Job& job, Results& results) {
 template <class T>
 Results train_as(const Job& job) {
     Results results(job.options.steps - job.start.first_step);
-    run_on_engine(job, [&](sk::Context& rank) { train_on_rank<T>(rank, job, results); });
+    run_on_engine(job, [&](sk::Rank& rank) { train_on_rank<T>(rank, job, results); });
     return results;
 }
 

@@ -58,22 +58,22 @@ class Trainer {
     /// `make`: returns the optimizer for groups and options.
     /// @throws FileError or std::invalid_argument, on every rank, when that cannot be read
     template <class Make>
-    Trainer(sk::Context& context, const Job& job, const Make& make, const Place& place = {})
-        : context_(context),
+    Trainer(sk::Rank& rank, const Job& job, const Make& make, const Place& place = {})
+        : context_(rank),
           job_(job),
           options_(job.options),
           place_(place),
-          split_(split_of(context, options_)),
+          split_(split_of(rank, options_)),
           part_(split_.chunks(options_.model.sequence)),
-          data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
+          data_ranks_(rank.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
-          model_(context, options_, place),
+          model_(rank, options_, place),
           groups_(model_.groups()),
           following_(begin(job)),
           optimizer_(make(groups_, options_)),
-          links_(context, options_),
-          work_(context, options_, links_, place),
-          ahead_(context, options_),
+          links_(rank, options_),
+          work_(rank, options_, links_, place),
+          ahead_(rank, options_),
           losses_(work_.losses().size()),
           sums_(work_.sums().size()) {
         if (options_.slices > 0 && (options_.replay || !options_.hashes.empty())) {
@@ -83,7 +83,7 @@ class Trainer {
         }
         if (!job.start.folder.empty()) {
             sk::checkpoint::State state{groups_, *optimizer_};
-            sk::checkpoint::load(context, job.start.folder, state,
+            sk::checkpoint::load(rank, job.start.folder, state,
                                  {.names = tensor_names(job.start.names, options_.model)});
         }
     }
@@ -277,7 +277,7 @@ class Trainer {
         return sk::schedule::follow(groups_, *job.chosen.schedule);
     }
 
-    sk::Context& context_;
+    sk::Rank& context_;
     const Job& job_;
     const Options& options_;
     Place place_;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../model/pass.hpp"
 #include "engine_links.hpp"
@@ -30,13 +30,13 @@ class Workspace {
         return counter.used() + OfPass::bytes(options.model, split, split.local(options.pass_shape()), place);
     }
 
-    Workspace(const shardkit::Context& context, const Options& options, Links<typename OfPass::S>& links,
+    Workspace(const shardkit::Rank& rank, const Options& options, Links<typename OfPass::S>& links,
               const Place& place)
-        : memory_(context.template buffer<std::uint8_t>(bytes(options, place))),
+        : memory_(rank.template buffer<std::uint8_t>(bytes(options, place))),
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
           numbers_(take_numbers(arena_, options)),
           of_pass_(tokens_of_step(options) / options.microbatches / 2),
-          pass_(options.model, split_of(context, options), options.split().local(options.pass_shape()), links, arena_,
+          pass_(options.model, split_of(rank, options), options.split().local(options.pass_shape()), links, arena_,
                 place) {}
 
     OfPass& pass() noexcept { return pass_; }

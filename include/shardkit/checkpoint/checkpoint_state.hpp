@@ -107,7 +107,7 @@ class State {
         return *this;
     }
 
-    Context& context() const noexcept { return *context_; }
+    Rank& context() const noexcept { return *context_; }
 
   private:
     friend detail::Access;
@@ -205,7 +205,7 @@ class State {
         }
     }
 
-    Context* context_;
+    Rank* context_;
     Groups model_;
     struct NamedScale {
         std::string name;

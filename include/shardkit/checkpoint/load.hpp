@@ -18,7 +18,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 namespace shardkit::checkpoint {
 
@@ -32,9 +32,9 @@ namespace shardkit::checkpoint {
 /// @throws  FileError, the same on every rank: `step` is missing or incomplete, a later step is a link (then nothing
 ///          was removed), or a step cannot be removed (then those above it were); std::invalid_argument when ranks
 ///          give different folders or steps
-inline Folder roll_back(Context& context, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
+inline Folder roll_back(Rank& rank, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
                         SourceLocation where = SourceLocation::current()) {
-    detail::RankWorldOf world(context, "roll_back");
+    detail::RankWorldOf world(rank, "roll_back");
     Folder made{detail::concat(folder, "/", detail::step_name(step)), step, {}};
     detail::Fnv identity;
     identity.add(made.path);
@@ -52,9 +52,9 @@ inline Folder roll_back(Context& context, const std::string& folder, std::uint64
 /// Order:   collective over the world; the host waits.
 /// @returns none if there is no step or no folder
 /// @throws  FileError, the same on every rank, when the folder cannot be read
-inline std::optional<Folder> latest(Context& context, const std::string& folder, FileCalls* files = nullptr,
+inline std::optional<Folder> latest(Rank& rank, const std::string& folder, FileCalls* files = nullptr,
                                     SourceLocation where = SourceLocation::current()) {
-    detail::RankWorldOf world(context, "latest");
+    detail::RankWorldOf world(rank, "latest");
     std::optional<Folder> found;
     std::vector<std::string> skipped;
     detail::together(world, where, [&] {
@@ -83,10 +83,10 @@ inline std::optional<Folder> latest(Context& context, const std::string& folder,
 /// @throws  FileError, the same on every rank, for a file that is missing, damaged or of another shape, or tensors
 ///          that only the state or only the files have, by name; UsageError while a window is open or a save is
 ///          pending. After a wrong digest the state has values of damaged files: load another checkpoint, or end
-inline LoadReport load(Context& context, const std::string& folder, const State& state, LoadOptions options = {},
+inline LoadReport load(Rank& rank, const std::string& folder, const State& state, LoadOptions options = {},
                        SourceLocation where = SourceLocation::current()) {
-    context.require_same("load", state.context(), "checkpoint::State", where);
-    detail::RankWorldOf world(context, "load");
+    rank.require_same("load", state.context(), "checkpoint::State", where);
+    detail::RankWorldOf world(rank, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
                    state);
@@ -95,11 +95,11 @@ inline LoadReport load(Context& context, const std::string& folder, const State&
 /// Loads a model's parameters from files of any origin: a safetensors file, an index of several, or a folder with
 /// either (docs/checkpoints.md lists them). Otherwise the same as load, but without digests.
 /// @throws  FileError as load, also for a folder with a model in several forms, and for files of another format
-inline LoadReport load_model(Context& context, const std::string& path, const Groups& model, LoadOptions options = {},
+inline LoadReport load_model(Rank& rank, const std::string& path, const Groups& model, LoadOptions options = {},
                              SourceLocation where = SourceLocation::current()) {
     const State state(model, where);
-    context.require_same("load_model", state.context(), "model", where);
-    detail::RankWorldOf world(context, "load");
+    rank.require_same("load_model", state.context(), "model", where);
+    detail::RankWorldOf world(rank, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); }, state);
 }

@@ -21,7 +21,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_gather.hpp>
 
 namespace shardkit::detail {
@@ -134,7 +134,7 @@ class Failure {
 class RankWorldOf final : public RankWorld, NotCopied {
   public:
     /// @param verb  the purpose: a rank that ends first ends the program with a message that contains it
-    RankWorldOf(Context& context, std::string verb) : context_(context), verb_(std::move(verb)) {
+    RankWorldOf(Rank& rank, std::string verb) : context_(rank), verb_(std::move(verb)) {
         Access::living(context_).push_back(&verb_);
     }
     ~RankWorldOf() override {
@@ -166,7 +166,7 @@ class RankWorldOf final : public RankWorld, NotCopied {
   private:
     /// The error of an abandoned save, kept by the rank. If no save has reported it, the end of the rank prints it.
     struct Untold : private NotCopied {
-        explicit Untold(const Context& context) : rank(context.rank()) {}
+        explicit Untold(const Rank& context) : rank(context.rank()) {}
         ~Untold() {
             if (failure.happened()) {
                 std::fprintf(stderr, "shardkit: the end of rank %zu: %s\n", rank, failure.text().c_str());
@@ -177,11 +177,11 @@ class RankWorldOf final : public RankWorld, NotCopied {
     };
 
     struct Proven : private NotCopied {
-        explicit Proven(const Context& /*context*/) {}
+        explicit Proven(const Rank& /*context*/) {}
         List<std::uint64_t> loads;
     };
 
-    Context& context_;
+    Rank& context_;
     std::string verb_;
 };
 

@@ -44,11 +44,11 @@ class PendingSave {
 }  // namespace shardkit::checkpoint
 
 namespace shardkit::detail {
-inline std::unique_ptr<SaveRun> begin_save_run(Context& context, std::string&& folder, std::uint64_t step,
+inline std::unique_ptr<SaveRun> begin_save_run(Rank& rank, std::string&& folder, std::uint64_t step,
                                                const checkpoint::State& state, checkpoint::SaveOptions&& options,
                                                bool beside, SourceLocation where) {
-    context.require_same("save", state.context(), "checkpoint::State", where);
-    auto world = std::make_unique<RankWorldOf>(context, concat("a save in ", folder));
+    rank.require_same("save", state.context(), "checkpoint::State", where);
+    auto world = std::make_unique<RankWorldOf>(rank, concat("a save in ", folder));
     auto run = std::make_unique<SaveRun>(std::move(world), std::move(folder), step, std::move(options), where);
     run->begin([&] { return Access::capture(state, where); }, beside);
     return run;
@@ -69,20 +69,19 @@ namespace shardkit::checkpoint {
 /// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: nothing temporary is
 ///          left, and older checkpoints are unchanged. std::invalid_argument when ranks would write different
 ///          contents, or names and texts make files that load cannot read; UsageError within an accumulation
-inline Folder save(Context& context, std::string folder, std::uint64_t step, const State& state,
-                   SaveOptions options = {}, SourceLocation where = SourceLocation::current()) {
-    const auto run =
-        detail::begin_save_run(context, std::move(folder), step, state, std::move(options), false, where);
+inline Folder save(Rank& rank, std::string folder, std::uint64_t step, const State& state, SaveOptions options = {},
+                   SourceLocation where = SourceLocation::current()) {
+    const auto run = detail::begin_save_run(rank, std::move(folder), step, state, std::move(options), false, where);
     run->write();
     return run->commit(where);
 }
 
 /// Begins a save whose files are written in the background; see PendingSave. Returns when the files exist, still
 /// empty. The background writer reserves their space, and copies from device memory.
-[[nodiscard]] inline PendingSave begin_save(Context& context, std::string folder, std::uint64_t step,
-                                            const State& state, SaveOptions options = {},
+[[nodiscard]] inline PendingSave begin_save(Rank& rank, std::string folder, std::uint64_t step, const State& state,
+                                            SaveOptions options = {},
                                             SourceLocation where = SourceLocation::current()) {
-    auto run = detail::begin_save_run(context, std::move(folder), step, state, std::move(options), true, where);
+    auto run = detail::begin_save_run(rank, std::move(folder), step, state, std::move(options), true, where);
     run->write_beside();
     return detail::Access::make<PendingSave>(std::move(run));
 }

@@ -15,7 +15,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>

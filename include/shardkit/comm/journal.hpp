@@ -59,7 +59,7 @@ struct RecentCall {
     std::uint64_t done = 0;      ///< when the engine knew that it was over
     bool failed = false;         ///< whether it ended with an exception; `done` stays 0
     std::shared_ptr<const std::vector<std::size_t>> members;  ///< as CommunicatorLabel::members
-    std::uint32_t step = 0;  ///< of the program, as Context::set_step said before the call
+    std::uint32_t step = 0;  ///< of the program, as Rank::set_step said before the call
 };
 
 /// A call as an observer sees it.

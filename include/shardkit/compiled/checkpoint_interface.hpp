@@ -37,19 +37,19 @@ class PendingSave {
 
 // Saves and loads.
 SavedState* make_state(const Groups& model, SourceLocation where);
-checkpoint::Folder save(Context& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
+checkpoint::Folder save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
                         const checkpoint::SaveOptions& options, SourceLocation where);
-PendingSave* begin_save(Context& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
+PendingSave* begin_save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
                         const checkpoint::SaveOptions& options, SourceLocation where);
-std::optional<checkpoint::Folder> latest(Context& rank, const std::string& folder, checkpoint::FileCalls* files,
+std::optional<checkpoint::Folder> latest(Rank& rank, const std::string& folder, checkpoint::FileCalls* files,
                                          SourceLocation where);
-checkpoint::LoadReport load(Context& rank, const std::string& folder, const SavedState& state,
+checkpoint::LoadReport load(Rank& rank, const std::string& folder, const SavedState& state,
                             const checkpoint::LoadOptions& options, SourceLocation where);
-checkpoint::LoadReport load_model(Context& rank, const std::string& path, const Groups& model,
+checkpoint::LoadReport load_model(Rank& rank, const std::string& path, const Groups& model,
                                   const checkpoint::LoadOptions& options, SourceLocation where);
-void save_model(Context& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
+void save_model(Rank& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
                 SourceLocation where);
-checkpoint::Folder roll_back(Context& rank, const std::string& folder, std::uint64_t step,
-                             checkpoint::FileCalls* files, SourceLocation where);
+checkpoint::Folder roll_back(Rank& rank, const std::string& folder, std::uint64_t step, checkpoint::FileCalls* files,
+                             SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

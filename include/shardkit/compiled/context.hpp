@@ -19,25 +19,25 @@
 
 namespace shardkit SHARDKIT_BUILD {
 
-/// How long a rank waits for others while this object lives: see Context::deadline.
+/// How long a rank waits for others while this object lives: see Rank::deadline.
 class [[nodiscard]] Deadline {
   public:
-    Deadline(const compiled::Context& rank, std::int64_t milliseconds, SourceLocation where)
+    Deadline(const compiled::Rank& rank, std::int64_t milliseconds, SourceLocation where)
         : rank_(rank), before_(rank.begin_deadline(milliseconds, where)) {}
     Deadline(Deadline&&) = delete;
     ~Deadline() { rank_.end_deadline(before_); }
 
   private:
-    const compiled::Context& rank_;
+    const compiled::Rank& rank_;
     std::int64_t before_;
 };
 
 /// One rank's view of a mesh, independent of the mesh's static type, as rank/context.hpp describes it. An engine's
 /// `run` makes it.
-class Context {
+class Rank {
   public:
-    explicit Context(compiled::Context& core) noexcept : core_(core) {}
-    Context(Context&&) = delete;
+    explicit Rank(compiled::Rank& core) noexcept : core_(core) {}
+    Rank(Rank&&) = delete;
 
     std::size_t rank() const noexcept { return core_.rank(); }
     std::size_t world_size() const noexcept { return core_.world_size(); }
@@ -61,13 +61,13 @@ class Context {
         return *std::move(made);
     }
     template <std::same_as<Communicator> Lent>
-    Context& adopt(const AxisNames& axes, const Lent& adopted, std::size_t shard_group,
-                   SourceLocation where = SourceLocation::current()) {
+    Rank& adopt(const AxisNames& axes, const Lent& adopted, std::size_t shard_group,
+                SourceLocation where = SourceLocation::current()) {
         core_.adopt(axes, adopted, shard_group, where);
         return *this;
     }
     template <std::same_as<Communicator> Lent>
-    Context& adopt(const AxisNames& axes, const Lent& adopted, SourceLocation where = SourceLocation::current()) {
+    Rank& adopt(const AxisNames& axes, const Lent& adopted, SourceLocation where = SourceLocation::current()) {
         core_.adopt(axes, adopted, 0, where);
         return *this;
     }
@@ -113,7 +113,7 @@ class Context {
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
         core_.require_memory(data, bytes, what, where);
     }
-    compiled::Context& core() const noexcept { return core_; }
+    compiled::Rank& core() const noexcept { return core_; }
 
   private:
     Stream stream(compiled::StreamFor which) const noexcept { return core_.stream(which); }
@@ -123,7 +123,7 @@ class Context {
         return core_.allocate(n * sizeof(T), local);
     }
 
-    compiled::Context& core_;
+    compiled::Rank& core_;
 };
 
 /// A type that arranges ranks: DeviceMesh, with static or dynamic extents.
@@ -135,23 +135,25 @@ concept MeshType = requires(const M mesh, SourceLocation where) {
 
 /// What one rank of a job works with: its context, and the mesh with its static extents.
 template <class MeshT>
-class Rank : public Context {
+class MeshRank : public Rank {
   public:
     using Mesh = MeshT;
 
-    Rank(compiled::Context& core, const Mesh& mesh) noexcept : Context(core), mesh_(mesh) {}
+    MeshRank(compiled::Rank& core, const Mesh& mesh) noexcept : Rank(core), mesh_(mesh) {}
     /// Makes a rank over a communicator of its own, a part of another rank's world: see rank/rank.hpp. Who calls it
     /// includes verbs.hpp.
     template <std::same_as<Communicator> World>
-    Rank(const Mesh& mesh, const World& world, RankOptions options = {},
-         SourceLocation where = SourceLocation::current())
-        : Rank(compiled::make_rank(mesh.grid(where), world, options, where), mesh) {}
+    MeshRank(const Mesh& mesh, const World& world, RankOptions options = {},
+             SourceLocation where = SourceLocation::current())
+        : MeshRank(compiled::make_rank(mesh.grid(where), world, options, where), mesh) {}
     /// Takes one that an engine made.
-    Rank(compiled::Context* made, const Mesh& mesh) noexcept : Rank(*made, mesh) { made_ = compiled::Handle(made); }
+    MeshRank(compiled::Rank* made, const Mesh& mesh) noexcept : MeshRank(*made, mesh) {
+        made_ = compiled::Handle(made);
+    }
     const Mesh& mesh() const noexcept { return mesh_; }
 
   private:
-    compiled::Handle<compiled::Context> made_;
+    compiled::Handle<compiled::Rank> made_;
     Mesh mesh_;
 };
 }  // namespace SHARDKIT_BUILD
@@ -164,10 +166,10 @@ struct LaunchedBody {
     Mesh mesh;
     F& function;
 
-    static void call(const void* body, compiled::Context& core) {
+    static void call(const void* body, compiled::Rank& core) {
         const auto& given = *static_cast<const LaunchedBody*>(body);
-        Rank<Mesh> rank(core, given.mesh);
-        constexpr bool takes_rank = std::is_invocable_v<F&, Rank<Mesh>&>;
+        MeshRank<Mesh> rank(core, given.mesh);
+        constexpr bool takes_rank = std::is_invocable_v<F&, MeshRank<Mesh>&>;
         static_assert(takes_rank,
                       "run(mesh, f): f is called with the rank, which it takes by reference: [](auto& rank)");
         if constexpr (takes_rank) { given.function(rank); }
@@ -180,21 +182,21 @@ namespace shardkit SHARDKIT_BUILD {
 
 /// Reduces one number of each rank of `comm` and returns the result: see rank/all_reduce_value.hpp.
 template <Element T>
-T all_reduce_value(Context& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
+T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     rank.core().all_reduce(comm, op, element_type_of<T>, &value, where);
     return value;
 }
 template <Element T>
-T all_reduce_value(Context& rank, T value, ReduceOp op = ReduceOp::sum,
+T all_reduce_value(Rank& rank, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     return all_reduce_value(rank, rank.world(), value, op, where);
 }
-inline double exact_sum(Context& rank, const Communicator& comm, std::span<const double> values,
+inline double exact_sum(Rank& rank, const Communicator& comm, std::span<const double> values,
                         SourceLocation where = SourceLocation::current()) {
     return rank.core().exact_sum(comm, values, where);
 }
-inline double exact_sum(Context& rank, std::span<const double> values,
+inline double exact_sum(Rank& rank, std::span<const double> values,
                         SourceLocation where = SourceLocation::current()) {
     return exact_sum(rank, rank.world(), values, where);
 }

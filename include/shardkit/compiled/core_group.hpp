@@ -72,10 +72,9 @@ class GroupOf final : public Group {
   public:
     /// Makes a group of precision P.
     template <class P>
-    GroupOf(std::type_identity<P> /*precision*/, shardkit::Context& context,
-            const shardkit::detail::GroupValues& values, const shardkit::detail::AdoptedElements& adopted,
-            SourceLocation where)
-        : GroupOf(std::make_shared<shardkit::detail::GroupState<P>>(context, values, adopted, where), typed_of<P>) {}
+    GroupOf(std::type_identity<P> /*precision*/, shardkit::Rank& rank, const shardkit::detail::GroupValues& values,
+            const shardkit::detail::AdoptedElements& adopted, SourceLocation where)
+        : GroupOf(std::make_shared<shardkit::detail::GroupState<P>>(rank, values, adopted, where), typed_of<P>) {}
 
     void open_window(Gathers gathers, SourceLocation where) override { state_.open_window(gathers, where); }
     void use_window(SourceLocation opened) override { state_.use_window(opened); }

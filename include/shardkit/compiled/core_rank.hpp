@@ -15,7 +15,6 @@
 #include <shardkit/compiled/core_group.hpp>
 #include <shardkit/compiled/grid_mesh.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/verbs/communicator.hpp>
@@ -24,9 +23,9 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-class ContextOf : public Context {
+class ContextOf : public Rank {
   public:
-    explicit ContextOf(shardkit::Context& rank) : core(rank) {}
+    explicit ContextOf(shardkit::Rank& rank) : core(rank) {}
 
     std::size_t rank() const noexcept override { return core.rank(); }
     std::size_t world_size() const noexcept override { return core.world_size(); }
@@ -95,7 +94,7 @@ class ContextOf : public Context {
         return new LossScaleOf(shardkit::LossScale(core, options, where));
     }
 
-    shardkit::Context& core;
+    shardkit::Rank& core;
 
   private:
     template <class... T>
@@ -128,7 +127,7 @@ class ContextOf : public Context {
         (make_if<P>(arguments...), ...);
     }
 };
-inline shardkit::Context& core_of(const Context& rank) noexcept { return static_cast<const ContextOf&>(rank).core; }
+inline shardkit::Rank& core_of(const Rank& rank) noexcept { return static_cast<const ContextOf&>(rank).core; }
 
 template <class T>
 struct Owned {
@@ -137,8 +136,8 @@ struct Owned {
     T object;
 };
 /// A rank that a trainer's file owns.
-class OwnedContext final : private Owned<Rank<GridMesh>>, public ContextOf {
-    using OwnRank = Owned<Rank<GridMesh>>;
+class OwnedContext final : private Owned<MeshRank<GridMesh>>, public ContextOf {
+    using OwnRank = Owned<MeshRank<GridMesh>>;
 
   public:
     template <class... Arguments>

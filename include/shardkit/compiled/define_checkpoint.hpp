@@ -18,11 +18,11 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 SavedState* make_state(const Groups& model, SourceLocation where) { return new SavedStateOf(model, where); }
-checkpoint::Folder save(Context& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
+checkpoint::Folder save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
                         const checkpoint::SaveOptions& options, SourceLocation where) {
     return checkpoint::save(core_of(rank), folder, step, core_of(state), options, where);
 }
-PendingSave* begin_save(Context& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
+PendingSave* begin_save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
                         const checkpoint::SaveOptions& options, SourceLocation where) {
     struct Pending final : PendingSave {
         explicit Pending(checkpoint::PendingSave begun) : core(std::move(begun)) {}
@@ -31,24 +31,24 @@ PendingSave* begin_save(Context& rank, const std::string& folder, std::uint64_t 
     };
     return new Pending(checkpoint::begin_save(core_of(rank), folder, step, core_of(state), options, where));
 }
-std::optional<checkpoint::Folder> latest(Context& rank, const std::string& folder, checkpoint::FileCalls* files,
+std::optional<checkpoint::Folder> latest(Rank& rank, const std::string& folder, checkpoint::FileCalls* files,
                                          SourceLocation where) {
     return checkpoint::latest(core_of(rank), folder, files, where);
 }
-checkpoint::LoadReport load(Context& rank, const std::string& folder, const SavedState& state,
+checkpoint::LoadReport load(Rank& rank, const std::string& folder, const SavedState& state,
                             const checkpoint::LoadOptions& options, SourceLocation where) {
     return checkpoint::load(core_of(rank), folder, core_of(state), options, where);
 }
-checkpoint::LoadReport load_model(Context& rank, const std::string& path, const Groups& model,
+checkpoint::LoadReport load_model(Rank& rank, const std::string& path, const Groups& model,
                                   const checkpoint::LoadOptions& options, SourceLocation where) {
     return checkpoint::load_model(core_of(rank), path, model, options, where);
 }
-void save_model(Context& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
+void save_model(Rank& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
                 SourceLocation where) {
     checkpoint::save_model(core_of(rank), path, model, options, where);
 }
-checkpoint::Folder roll_back(Context& rank, const std::string& folder, std::uint64_t step,
-                             checkpoint::FileCalls* files, SourceLocation where) {
+checkpoint::Folder roll_back(Rank& rank, const std::string& folder, std::uint64_t step, checkpoint::FileCalls* files,
+                             SourceLocation where) {
     return checkpoint::roll_back(core_of(rank), folder, step, files, where);
 }
 

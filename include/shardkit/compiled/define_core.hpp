@@ -61,7 +61,7 @@ const Reducer& core_reducer(ElementType in, ElementType out) noexcept {
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-Context* make_rank(const AxisGrid& grid, const Communicator& world, RankOptions options, SourceLocation where) {
+Rank* make_rank(const AxisGrid& grid, const Communicator& world, RankOptions options, SourceLocation where) {
     return new OwnedContext(grid, world, options, Streams{}, where);
 }
 Group* ContextOf::make_group(const shardkit::detail::ElementTypes& elements,

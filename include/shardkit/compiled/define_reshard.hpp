@@ -13,11 +13,11 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 static ReshardSide side_of(const SavedState* state) {
     return state == nullptr ? ReshardSide(nullptr) : ReshardSide(core_of(*state));
 }
-ReshardPlan plan_reshard(Context& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
+ReshardPlan plan_reshard(Rank& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
                          SourceLocation where) {
     return shardkit::plan_reshard(core_of(rank), side_of(from), side_of(to), options, where);
 }
-ReshardReport reshard(Context& rank, const ReshardPlan* plan, const SavedState* from, const SavedState* to,
+ReshardReport reshard(Rank& rank, const ReshardPlan* plan, const SavedState* from, const SavedState* to,
                       const ReshardOptions& options, SourceLocation where) {
     if (plan == nullptr) { return shardkit::reshard(core_of(rank), side_of(from), side_of(to), options, where); }
     return shardkit::reshard(core_of(rank), *plan, side_of(from), side_of(to), where);

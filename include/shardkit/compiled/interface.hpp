@@ -153,7 +153,7 @@ class Group : public Object {
 enum class StreamFor : std::uint8_t { compute, communication, reduction };
 
 /// A rank.
-class Context : public Object {
+class Rank : public Object {
   public:
     virtual std::size_t rank() const noexcept = 0;
     virtual std::size_t world_size() const noexcept = 0;
@@ -193,10 +193,10 @@ class Context : public Object {
     virtual LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) = 0;
 };
 /// Makes one rank of a mesh over a communicator of the host's engines.
-Context* make_rank(const AxisGrid& grid, const Communicator& world, RankOptions options, SourceLocation where);
+Rank* make_rank(const AxisGrid& grid, const Communicator& world, RankOptions options, SourceLocation where);
 
 // Ranks of a launch.
-using Body = void (*)(const void* function, Context& rank);
+using Body = void (*)(const void* function, Rank& rank);
 void run_on_threads(const AxisGrid& grid, Body body, const void* function, RankOptions options,
                     const threads::LaunchOptions* launch_options, SourceLocation where);
 void run_on_self(const AxisGrid& grid, Body body, const void* function, RankOptions options, SourceLocation where);

@@ -10,10 +10,10 @@
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 // A null state: the rank has none on that side.
-ReshardPlan plan_reshard(Context& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
+ReshardPlan plan_reshard(Rank& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
                          SourceLocation where);
 /// Null `plan`: one is made for this call, with `options`.
-ReshardReport reshard(Context& rank, const ReshardPlan* plan, const SavedState* from, const SavedState* to,
+ReshardReport reshard(Rank& rank, const ReshardPlan* plan, const SavedState* from, const SavedState* to,
                       const ReshardOptions& options, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

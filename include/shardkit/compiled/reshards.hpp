@@ -17,17 +17,17 @@ inline const compiled::SavedState* core_of(const ReshardSide& side) noexcept {
 
 namespace shardkit SHARDKIT_BUILD {
 
-inline ReshardPlan plan_reshard(Context& rank, const std::type_identity_t<ReshardSide>& from,
+inline ReshardPlan plan_reshard(Rank& rank, const std::type_identity_t<ReshardSide>& from,
                                 const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
                                 SourceLocation where = SourceLocation::current()) {
     return compiled::plan_reshard(rank.core(), detail::core_of(from), detail::core_of(to), options, where);
 }
-inline ReshardReport reshard(Context& rank, const ReshardPlan& plan, const std::type_identity_t<ReshardSide>& from,
+inline ReshardReport reshard(Rank& rank, const ReshardPlan& plan, const std::type_identity_t<ReshardSide>& from,
                              const std::type_identity_t<ReshardSide>& to,
                              SourceLocation where = SourceLocation::current()) {
     return compiled::reshard(rank.core(), &plan, detail::core_of(from), detail::core_of(to), plan.options(), where);
 }
-inline ReshardReport reshard(Context& rank, const std::type_identity_t<ReshardSide>& from,
+inline ReshardReport reshard(Rank& rank, const std::type_identity_t<ReshardSide>& from,
                              const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
                              SourceLocation where = SourceLocation::current()) {
     return compiled::reshard(rank.core(), nullptr, detail::core_of(from), detail::core_of(to), options, where);

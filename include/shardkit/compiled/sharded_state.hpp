@@ -34,14 +34,14 @@ class ShardedState {
     using Gradient = typename Precision::Gradient;
     using Options = ShardedOptions<Group, Policy>;
 
-    ShardedState(Context& context, std::string_view path, const TensorsOf<Group>& tensors, const Options& options,
+    ShardedState(Rank& rank, std::string_view path, const TensorsOf<Group>& tensors, const Options& options,
                  std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
-        : context_(context), policy_(options.policy) {
+        : context_(rank), policy_(options.policy) {
         const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
-        group_ = context.core().make_group(
+        group_ = rank.core().make_group(
             element_types<Precision>,
             {path, parameters, Group::extents, Group::all_names,
-             rules::policy_values(options.policy, context.grid().extent(Dp::name), where), options.packing,
+             rules::policy_values(options.policy, rank.grid().extent(Dp::name), where), options.packing,
              options.master, options.stochastic_rounding, options.gradient_release, options.offload},
             std::as_writable_bytes(adopted_parameters), std::as_writable_bytes(adopted_gradients), where);
     }
@@ -54,7 +54,7 @@ class ShardedState {
     }
 
     compiled::Group& core() const noexcept { return *group_; }
-    Context& context() const noexcept { return context_; }
+    Rank& context() const noexcept { return context_; }
     const Policy& policy() const noexcept { return policy_; }
     detail::Group& any_group() const noexcept { return group_->of_core; }
     GroupRef ref() const noexcept { return Access::make<GroupRef>(any_group()); }
@@ -150,7 +150,7 @@ class ShardedState {
     const std::uint64_t& gradient_generation() const noexcept { return *group_->gradient_generation; }
 
   private:
-    Context& context_;
+    Rank& context_;
     Policy policy_;
     compiled::Group* group_ = nullptr;
 };

@@ -105,9 +105,8 @@ class Accumulation {
 /// A factor that protects fp16 gradients from underflow: see step/loss_scale.hpp.
 class LossScale {
   public:
-    explicit LossScale(Context& context, LossScaleOptions options = {},
-                       SourceLocation where = SourceLocation::current())
-        : scale_(context.core().make_loss_scale(options, where)) {}
+    explicit LossScale(Rank& rank, LossScaleOptions options = {}, SourceLocation where = SourceLocation::current())
+        : scale_(rank.core().make_loss_scale(options, where)) {}
 
     double value() const { return scale_->state().value(); }
     std::uint32_t clean_steps() const { return scale_->state().clean_steps(); }

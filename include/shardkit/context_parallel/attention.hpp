@@ -23,14 +23,14 @@ class Attention {
   public:
     /// Allocates the memory for a rank's part of `shape`, split as CausalChunks says.
     /// @throws std::invalid_argument when cp has several ranks and the number of tokens is odd
-    Attention(Context& context, const Communicator& cp, const AttentionShape& shape,
+    Attention(Rank& rank, const Communicator& cp, const AttentionShape& shape,
               SourceLocation where = SourceLocation::current())
-        : context_(context),
+        : context_(rank),
           cp_(cp),
           shape_(shape),
           chunks_(CausalChunks::of(shape.tokens * cp.size(), cp.size(), cp.rank(), where)),
-          exchange_(context, cp, shape.block()),
-          dots_(detail::EngineTable<A>::zeroed(context, shape.rows())) {}
+          exchange_(rank, cp, shape.block()),
+          dots_(detail::EngineTable<A>::zeroed(rank, shape.rows())) {}
 
     /// Writes `output` and, for the backward pass, the logarithm of each row's sum of exponentials.
     /// Shapes:  as AttentionShape says.
@@ -97,7 +97,7 @@ class Attention {
         }
     }
 
-    Context& context_;
+    Rank& context_;
     Communicator cp_;
     AttentionShape shape_;
     CausalChunks chunks_;

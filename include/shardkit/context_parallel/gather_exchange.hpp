@@ -32,8 +32,8 @@ class GatherExchange {
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
-    GatherExchange(Context& context, const Communicator& cp, std::size_t block)
-        : context_(context), cp_(cp), block_(block), blocks_(Table<A>::zeroed(context, block * cp.size())) {}
+    GatherExchange(Rank& rank, const Communicator& cp, std::size_t block)
+        : context_(rank), cp_(cp), block_(block), blocks_(Table<A>::zeroed(rank, block * cp.size())) {}
 
     /// Calls `use` like RingExchange::each, in the order of the ranks.
     template <class Use>
@@ -74,7 +74,7 @@ class GatherExchange {
     template <class T>
     using Table = detail::EngineTable<T>;
 
-    Context& context_;
+    Rank& context_;
     Communicator cp_;
     std::size_t block_;
     Table<A> blocks_;

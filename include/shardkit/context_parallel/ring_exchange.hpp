@@ -35,8 +35,7 @@ class RingExchange {
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
-    RingExchange(Context& context, const Communicator& cp, std::size_t block)
-        : context_(context), cp_(cp), block_(block) {
+    RingExchange(Rank& rank, const Communicator& cp, std::size_t block) : context_(rank), cp_(cp), block_(block) {
         if (cp.size() > 1) { travelling_ = pair<A>(); }
     }
 
@@ -142,7 +141,7 @@ class RingExchange {
         return next;
     }
 
-    Context& context_;
+    Rank& context_;
     Communicator cp_;
     std::size_t block_;
     Pair<A> travelling_;

@@ -59,9 +59,9 @@ struct Access {
         return reduced.state_of(layer, verb, where);
     }
     /// Returns the factor that turns sums in memory into gradients.
-    template <class Reduced, class Context>
-    static double scale(const Reduced& reduced, Context& context) {
-        return reduced.scale(context);
+    template <class Reduced, class Rank>
+    static double scale(const Reduced& reduced, Rank& rank) {
+        return reduced.scale(rank);
     }
     /// Returns the statements of a rank about reduced gradients.
     template <class Reduced>
@@ -143,14 +143,14 @@ struct Access {
         }
     }
     /// Returns the paths of the existing groups that were made with a context.
-    template <class Context>
-    static auto& living(Context& context) noexcept {
-        return context.living_;
+    template <class Rank>
+    static auto& living(Rank& rank) noexcept {
+        return rank.living_;
     }
     /// Returns the pools of slots that a rank's groups share.
-    template <class Context>
-    static auto& pools(Context& context) noexcept {
-        return context.pools_;
+    template <class Rank>
+    static auto& pools(Rank& rank) noexcept {
+        return rank.pools_;
     }
 };
 

@@ -15,17 +15,17 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/index_kernels.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_to_all.hpp>
 
 namespace shardkit::ep SHARDKIT_BUILD {
 
 /// Returns the communicator over the ranks that share experts with this one: for TokenExchange, and for kernels of
 /// others that exchange tokens (DeepEP, NCCL's). Collective over the mesh on first use, then cached.
-inline Communicator ranks(Context& context, SourceLocation where = SourceLocation::current()) {
-    const AxisGrid& mesh = context.grid();
-    return context.communicator(shardkit::detail::expert_axes(mesh, mesh.extent(Dp::name), where), Axes<Ep>{}, where);
+inline Communicator ranks(Rank& rank, SourceLocation where = SourceLocation::current()) {
+    const AxisGrid& mesh = rank.grid();
+    return rank.communicator(shardkit::detail::expert_axes(mesh, mesh.extent(Dp::name), where), Axes<Ep>{}, where);
 }
 
 /// How many rows go from each rank to each expert, as one rank sees it.
@@ -80,16 +80,16 @@ class TokenExchange {
 
     /// Makes an exchange over `shared`, the ranks that share the experts: ep::ranks(context), or others' of yours.
     /// @throws std::invalid_argument when they do not divide the number of experts
-    TokenExchange(Context& context, Communicator shared, std::size_t experts,
+    TokenExchange(Rank& rank, Communicator shared, std::size_t experts,
                   SourceLocation where = SourceLocation::current())
-        : context_(&context), ranks_(std::move(shared)), experts_(experts) {
+        : context_(&rank), ranks_(std::move(shared)), experts_(experts) {
         if (experts == 0 || experts % ranks_.size() != 0) {
             throw_invalid_argument(where, "ep::TokenExchange: ", experts, " experts over ", ranks_.size(),
                                    " ranks of ", ranks_.axes(), ", expected a number that ", ranks_.size(),
                                    " divides");
         }
-        sent_ = context.buffer<std::uint64_t>(experts);
-        received_ = context.buffer<std::uint64_t>(experts);
+        sent_ = rank.buffer<std::uint64_t>(experts);
+        received_ = rank.buffer<std::uint64_t>(experts);
     }
 
     const Communicator& ranks() const noexcept { return ranks_; }
@@ -181,7 +181,7 @@ class TokenExchange {
                           std::span<const std::size_t>(received), context_->compute_stream(), where);
     }
 
-    Context* context_;
+    Rank* context_;
     Communicator ranks_;
     std::size_t experts_;
     HostBuffer<std::uint64_t> sent_, received_;  // numbers of rows

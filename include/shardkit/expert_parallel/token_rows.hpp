@@ -8,8 +8,8 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/expert_parallel/assignment.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/index_kernels.hpp>
+#include <shardkit/rank/rank.hpp>
 
 namespace shardkit::detail {
 
@@ -109,7 +109,7 @@ namespace shardkit::ep {
 /// Order:   on the compute stream; local work.
 /// @throws  std::invalid_argument when the sizes disagree
 template <FloatingElement T, class A = Arithmetic<T>>
-void write_rows(Context& context, std::span<const std::uint32_t> choice_of, std::size_t top, std::size_t width,
+void write_rows(Rank& rank, std::span<const std::uint32_t> choice_of, std::size_t top, std::size_t width,
                 std::span<const T> tokens, std::span<const A> weights, std::span<T> rows,
                 SourceLocation where = SourceLocation::current()) {
     if (width == 0 || tokens.size() % width != 0 || rows.size() != choice_of.size() * width) {
@@ -118,7 +118,7 @@ void write_rows(Context& context, std::span<const std::uint32_t> choice_of, std:
     }
     shardkit::detail::require_rows("write_rows", tokens.size() / width * top, top, width, tokens.size(),
                                    weights.size(), where);
-    const auto stream = context.compute_stream();
+    const auto stream = rank.compute_stream();
     const std::size_t workers = shardkit::detail::row_workers<host::AnyKernels>(stream);
     host::AnyKernels::for_each_index(
         stream, choice_of.size() * workers,
@@ -130,11 +130,11 @@ void write_rows(Context& context, std::span<const std::uint32_t> choice_of, std:
 /// choices. A choice that was dropped adds nothing.
 /// Shapes:  row_of [n * top], rows below the number in `rows`; the others as write_rows
 template <FloatingElement T, class A = Arithmetic<T>>
-void sum_rows(Context& context, std::span<const std::uint32_t> row_of, std::size_t top, std::size_t width,
+void sum_rows(Rank& rank, std::span<const std::uint32_t> row_of, std::size_t top, std::size_t width,
               std::span<const T> rows, std::span<const A> weights, std::span<T> tokens,
               SourceLocation where = SourceLocation::current()) {
     shardkit::detail::require_rows("sum_rows", row_of.size(), top, width, tokens.size(), weights.size(), where);
-    const auto stream = context.compute_stream();
+    const auto stream = rank.compute_stream();
     const std::size_t workers = shardkit::detail::row_workers<host::AnyKernels>(stream);
     host::AnyKernels::for_each_index(
         stream, row_of.size() / top * workers,
@@ -145,12 +145,12 @@ void sum_rows(Context& context, std::span<const std::uint32_t> row_of, std::size
 /// Writes the gradient of each choice's weight in sum_rows; 0 for one that was dropped.
 /// Shapes:  rows as given to sum_rows; d_tokens [n, width], the gradient at its result; d_weights [n * top]
 template <FloatingElement T, class A = Arithmetic<T>>
-void weight_gradients(Context& context, std::span<const std::uint32_t> row_of, std::size_t top, std::size_t width,
+void weight_gradients(Rank& rank, std::span<const std::uint32_t> row_of, std::size_t top, std::size_t width,
                       std::span<const T> rows, std::span<const T> d_tokens, std::span<A> d_weights,
                       SourceLocation where = SourceLocation::current()) {
     shardkit::detail::require_rows("weight_gradients", row_of.size(), top, width, d_tokens.size(), d_weights.size(),
                                    where);
-    host::AnyKernels::for_each_index(context.compute_stream(), d_weights.size(),
+    host::AnyKernels::for_each_index(rank.compute_stream(), d_weights.size(),
                                      shardkit::detail::WeightGradient<T, A>{row_of.data(), top, width, rows.data(),
                                                                             d_tokens.data(), d_weights.data()});
 }

@@ -22,8 +22,8 @@
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/piece_updates.hpp>
 #include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/launches.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
@@ -57,11 +57,11 @@ class FactoredLaunches {
     void list(const Listed& each) { listed_.push_back(each); }
 
     /// @throws std::invalid_argument for rows that took other numbers of steps than the rest
-    void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void prepare(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         for (const Listed& each : listed_) {
             const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
             const bool launches = launch_of<PassesOf<Rule>>(of) != nullptr && of.along(nullptr).launches();
-            require_launch(context.compute_stream(), of, launches, each.state->path(), where);
+            require_launch(rank.compute_stream(), of, launches, each.state->path(), where);
         }
         parameters_.clear();
         std::size_t kept = 0;
@@ -89,21 +89,21 @@ class FactoredLaunches {
             all += sums[pass];
         }
         first_[passes] = all;
-        if (kept_.size() != kept) { kept_ = context.local_buffer<A>(kept); }  // once, and never again
-        if (sums_.size() != all) { sums_ = context.buffer<double>(all); }
-        if (directions_.size() != largest) { directions_ = context.local_buffer<A>(largest); }
-        subject_ = subject_of(context.world(), concat("sums of ", std::string_view(Rule::name)));
+        if (kept_.size() != kept) { kept_ = rank.local_buffer<A>(kept); }  // once, and never again
+        if (sums_.size() != all) { sums_ = rank.buffer<double>(all); }
+        if (directions_.size() != largest) { directions_ = rank.local_buffer<A>(largest); }
+        subject_ = subject_of(rank.world(), concat("sums of ", std::string_view(Rule::name)));
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void run(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (!any_that(listed_, [](const Listed& each) { return each.taken; })) { return; }
-        const Stream stream = context.compute_stream();
+        const Stream stream = rank.compute_stream();
         for (const Listed& each : listed_) {
             if (each.taken) { each.state->gradients().wait(); }
         }
         const auto capture = stream.capture();
-        run_passes<0>(context, table, skip, where);
+        run_passes<0>(rank, table, skip, where);
         for (std::size_t g = 0; g < listed_.size(); ++g) {
             if (!listed_[g].taken) { continue; }
             update(g, stream, table, skip);
@@ -194,10 +194,10 @@ class FactoredLaunches {
         launch_of<PassesOf<Rule>>(of)->run(stream, {.work = &of, .pass = &due});
     }
     template <std::size_t Pass>
-    void run_passes(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void run_passes(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if constexpr (Pass < passes) {
-            const Stream compute = context.compute_stream();
-            const Stream reduction = context.reduction_stream();
+            const Stream compute = rank.compute_stream();
+            const Stream reduction = rank.reduction_stream();
             const auto for_each_taken = [&](const auto& f) {
                 for (const Parameter& each : parameters_) {
                     if (listed_[each.group].taken) { f(each, part(each, table)); }
@@ -207,14 +207,14 @@ class FactoredLaunches {
                 give(compute, each, Pass, AddTermsOnHost<Rule, A, Pass>{of});
             });
             reduction.wait(compute.record());
-            all_reduce_span(context.world(), TreelessOp(ReduceOp::sum),
+            all_reduce_span(rank.world(), TreelessOp(ReduceOp::sum),
                             sums_.span().subspan(first_[Pass], first_[Pass + 1] - first_[Pass]), reduction,
                             {where, subject_});
             compute.wait(reduction.record());
             for_each_taken([&](const Parameter& /*each*/, const Part& of) {
                 host::AnyKernels::run_once(compute, Settle<Rule, A, Pass>{of.numbers, of.update, skip});
             });
-            run_passes<Pass + 1>(context, table, skip, where);
+            run_passes<Pass + 1>(rank, table, skip, where);
         }
     }
     void update(std::size_t g, const Stream& stream, const Table& table, const std::uint32_t* skip) {

@@ -104,7 +104,7 @@ inline schedule::Op unpacked(double value) noexcept {
 /// Order:   collective over the world; the host waits.
 /// Cost:    24 bytes of each rank; where they differ, 8 bytes more for each operation.
 /// @throws  UsageError, the same on every rank, which names two ranks that differ and their first different operation
-inline void require_same_schedules(Context& context, std::span<const Schedule> schedules,
+inline void require_same_schedules(Rank& context, std::span<const Schedule> schedules,
                                    std::span<const GroupDescription> groups, SourceLocation where) {
     if (context.world_size() == 1) { return; }
     const engine::CallSite site{where, subject_of(context.world(), "the ranks' schedules")};
@@ -153,7 +153,7 @@ inline void require_same_schedules(Context& context, std::span<const Schedule> s
 }
 
 inline schedule::Following follow(const Groups& model, std::span<const Schedule> schedules, SourceLocation where) {
-    Context& context = detail::context_of(model, where);
+    Rank& context = detail::context_of(model, where);
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
     std::vector<GroupDescription> groups = describe_groups(model, where);
     require_same_schedules(context, schedules, groups, where);

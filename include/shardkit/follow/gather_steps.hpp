@@ -13,15 +13,15 @@
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/follow/measured_step.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
+#include <shardkit/rank/rank.hpp>
 
 namespace shardkit::schedule {
 
 /// Returns the measured steps of all ranks, by rank, for `trace`. `together`: a moment that is the same on all ranks,
 /// as behind a barrier before the step; their clocks may differ.
 /// Order:   collective over the world; the host waits.
-inline std::vector<MeasuredStep> gather_steps(Context& rank, const MeasuredStep& mine,
+inline std::vector<MeasuredStep> gather_steps(Rank& rank, const MeasuredStep& mine,
                                               std::chrono::steady_clock::time_point together,
                                               SourceLocation where = SourceLocation::current()) {
     using Seconds = std::chrono::duration<double>;

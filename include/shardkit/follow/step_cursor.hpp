@@ -19,8 +19,8 @@
 #include <shardkit/follow/step_program.hpp>
 #include <shardkit/follow/step_ranges.hpp>
 #include <shardkit/follow/step_stamps.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/step_director.hpp>
@@ -32,10 +32,10 @@ namespace shardkit::detail {
 /// Cost:    no allocation; a comparison for each operation, and two waits for events where it takes a slot
 class StepCursor final : public StepDirector {
   public:
-    StepCursor(Context& context, std::vector<GroupDescription> groups, std::vector<Group*> led,
+    StepCursor(Rank& rank, std::vector<GroupDescription> groups, std::vector<Group*> led,
                std::span<const Schedule> schedules, SourceLocation where)
         : StepDirector(Manner::leads),
-          context_(context),
+          context_(rank),
           groups_(std::move(groups)),
           led_(std::move(led)),
           added_(groups_.size()),
@@ -43,7 +43,7 @@ class StepCursor final : public StepDirector {
         for (const Schedule& schedule : schedules) {
             programs_.emplace_back(schedule, groups_, where);
             events_.emplace_back(programs_.back().plan.slots.size());
-            ranges_.emplace_back(context.compute_stream().ranges(), schedule, groups_);
+            ranges_.emplace_back(rank.compute_stream().ranges(), schedule, groups_);
         }
     }
 
@@ -332,7 +332,7 @@ class StepCursor final : public StepDirector {
             throw;
         }
     }
-    Context& context_;
+    Rank& context_;
     std::vector<GroupDescription> groups_;
     std::vector<Group*> led_;
     std::vector<StepProgram> programs_;

@@ -18,8 +18,8 @@
 #include <shardkit/optim/any_update.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/param/tensor_part.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_to_all.hpp>
 
 namespace shardkit::detail {
@@ -107,23 +107,23 @@ struct MatrixCopies {
     std::size_t root = 0;
 
     /// Collective over the world on first use.
-    MatrixCopies(Context& context, const MatrixPlacement& placement, const MatrixUnit& unit) {
+    MatrixCopies(Rank& rank, const MatrixPlacement& placement, const MatrixUnit& unit) {
         const GroupHolders& holders = placement.holders(unit);
         const AxisNames axes = holders.copies(placement.parameter(unit));
-        const RankGroup group = holders.split().group(axes.span(), context.rank());
+        const RankGroup group = holders.split().group(axes.span(), rank.rank());
         if (group.size() == 1) { return; }
-        ranks = context.communicator(holders.split(), axes, {});
+        ranks = rank.communicator(holders.split(), axes, {});
         root = placement.root(unit, group);
     }
 };
 
 /// Checks that every rank places the same matrices. Collective over the world; the host waits.
 /// @throws std::invalid_argument, the same on every rank
-inline void require_same_matrices(Context& context, const MatrixPlacement& placement, SourceLocation where) {
-    if (context.world_size() == 1) { return; }
+inline void require_same_matrices(Rank& rank, const MatrixPlacement& placement, SourceLocation where) {
+    if (rank.world_size() == 1) { return; }
     const double mine[] = {static_cast<double>(placement.hash() >> 12U)};
-    const std::size_t other = first_apart(gather_values(context, std::span<const double>(mine), where));
-    if (other == context.world_size()) { return; }
+    const std::size_t other = first_apart(gather_values(rank, std::span<const double>(mine), where));
+    if (other == rank.world_size()) { return; }
     throw_invalid_argument(
         where, "optimizer of whole matrices: rank ", other,
         " takes other matrices than rank 0, or other blocks of them; expected the same Matrices on "
@@ -133,13 +133,13 @@ inline void require_same_matrices(Context& context, const MatrixPlacement& place
 /// Sends each rank its share of `from`, which begins with them in the order of ranks, and receives as many shares
 /// into `to`. Order: on the communication stream; collective over the world.
 template <class A>
-void exchange_pieces(const Context& context, std::span<const std::size_t> sent, std::span<A> from,
+void exchange_pieces(const Rank& rank, std::span<const std::size_t> sent, std::span<A> from,
                      std::span<const std::size_t> received, std::span<A> to, SourceLocation where) {
     const auto of = [](std::span<A> all, std::span<const std::size_t> counts) {
         return all.first(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
     };
-    all_to_all_uneven(context.world(), std::span<const A>(of(from, sent)), sent, of(to, received), received,
-                      context.communication_stream(), where);
+    all_to_all_uneven(rank.world(), std::span<const A>(of(from, sent)), sent, of(to, received), received,
+                      rank.communication_stream(), where);
 }
 
 }  // namespace shardkit::detail

@@ -27,9 +27,9 @@
 #include <shardkit/optim/piece_updates.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/update_table.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/host_conversions.hpp>
 #include <shardkit/verbs/broadcast.hpp>
@@ -65,7 +65,7 @@ class MatrixLaunches {
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
     /// rest
-    void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void prepare(Rank& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (listed_.empty()) { return; }
         for (const Listed& each : listed_) {
             const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
@@ -109,10 +109,10 @@ class MatrixLaunches {
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void run(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (placement_.units().empty()) { return; }
-        const Step step{context, table.updates(), skip, where};
-        const Stream compute = context.compute_stream();
+        const Step step{rank, table.updates(), skip, where};
+        const Stream compute = rank.compute_stream();
         const unsigned long long capture = listed_.front().state->parameters().capture();
         for (const Listed& each : listed_) {
             if (each.taken) { each.state->gradients().wait(); }
@@ -173,7 +173,7 @@ class MatrixLaunches {
         Event done;                  // of the last act on it
     };
     struct Step {
-        Context& context;
+        Rank& context;
         const AnyRuleUpdate* updates;
         const std::uint32_t* skip;
         SourceLocation where;
@@ -182,7 +182,7 @@ class MatrixLaunches {
     const MatrixUnit& unit(std::size_t u) const noexcept { return placement_.units()[u]; }
     bool is_taken(std::size_t u) const noexcept { return listed_[unit(u).group].taken; }
 
-    void place(Context& context, SourceLocation where) {
+    void place(Rank& rank, SourceLocation where) {
         List<GroupHolders> holders;
         List<MatrixUnit> units;
         for (const Listed& each : listed_) {
@@ -195,9 +195,9 @@ class MatrixLaunches {
             add_units<Rule>(
                 geometry, holders.size(), setup_.matrices, [&](std::size_t p) { return each.group->updates(p); },
                 units, where);
-            holders.emplace_back(geometry, context.grid());
+            holders.emplace_back(geometry, rank.grid());
         }
-        placement_ = MatrixPlacement(context.grid(), std::move(holders), std::move(units));
+        placement_ = MatrixPlacement(rank.grid(), std::move(holders), std::move(units));
     }
     /// What a rank's piece of a unit is in its group's flat buffer, from the first element that the rank updates on.
     std::size_t place_of(const MatrixPiece& piece) const {
@@ -231,11 +231,11 @@ class MatrixLaunches {
         return its;
     }
     /// What the owner keeps of its matrices: made once, and never again.
-    void keep(Context& context) {
+    void keep(Rank& rank) {
         if (!kept_.empty()) { return; }
         for (const MatrixUnit& each : placement_.units()) {
-            const std::size_t numel = each.owner == context.rank() ? each.blocks() * Rule::kept(each.block()) : 0;
-            kept_.push_back(context.local_buffer<A>(numel));
+            const std::size_t numel = each.owner == rank.rank() ? each.blocks() * Rule::kept(each.block()) : 0;
+            kept_.push_back(rank.local_buffer<A>(numel));
         }
     }
 

@@ -15,8 +15,8 @@
 #include <shardkit/optim/piece_updates.hpp>
 #include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group.hpp>
 
@@ -32,32 +32,32 @@ class AnyLaunches {
     void start() noexcept { listed_.clear(); }
     void list(const Listed& each) { listed_.push_back(each); }
     /// @throws UsageError for a group whose updates no file of the program launches on the device that has it
-    void prepare(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
-        if (host_reads(context.compute_stream())) { return; }
+    void prepare(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+        if (host_reads(rank.compute_stream())) { return; }
         for (const Listed& each : listed_) {
             const AnyUpdateWork update = work_at_rest(each, table.updates(), each.steps, skip);
             const bool launches = !each.group->offloaded().host_ranges.empty() || update.launches();
-            require_launch(context.compute_stream(), update, launches, each.state->path(), where);
+            require_launch(rank.compute_stream(), update, launches, each.state->path(), where);
         }
-        make_host_calls(listed_.span(), context, table);
+        make_host_calls(listed_.span(), rank, table);
         batches_.plan(listed_.span());
-        make_table(context, table.updates(), skip);
+        make_table(rank, table.updates(), skip);
     }
-    void run_one(const Listed& each, Context& context, const Table& table, const std::uint32_t* skip) {
-        const Stream stream = context.compute_stream();
+    void run_one(const Listed& each, Rank& rank, const Table& table, const std::uint32_t* skip) {
+        const Stream stream = rank.compute_stream();
         if (!each.group->pieces().empty()) {
-            return run_offloaded(std::span<const Listed>(&each, 1), context, table, skip);
+            return run_offloaded(std::span<const Listed>(&each, 1), rank, table, skip);
         }
         run(each, stream, stream.capture(), table, skip);
     }
-    void run(Context& context, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
-        const Stream stream = context.compute_stream();
+    void run(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation /*where*/) {
+        const Stream stream = rank.compute_stream();
         const auto capture = stream.capture();
         if (stream.on_device()) {
             batches_.run(listed_.span(), stream, capture, [&](std::size_t begin, std::size_t end) {
                 run_entries(stream, begin, end, table.updates(), skip);
             });
-            return run_offloaded(listed_.span(), context, table, skip);
+            return run_offloaded(listed_.span(), rank, table, skip);
         }
         for (const Listed& each : listed_) {
             if (each.taken) { run(each, stream, capture, table, skip); }
@@ -85,7 +85,7 @@ class AnyLaunches {
     static void give(const Stream& stream, const DeviceUpdates& updates) {
         updates.work->rule->give(stream, updates);
     }
-    void make_table(Context& context, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
+    void make_table(Rank& rank, const AnyRuleUpdate* updates, const std::uint32_t* skip) {
         List<std::byte> table;
         entries_.clear();
         for (const UpdateBatches::Batch& batch : batches_.batches()) {
@@ -95,12 +95,12 @@ class AnyLaunches {
                 const AnyUpdateWork update = work_in_step(listed_[batches_.order()[i]], updates, skip);
                 const std::uint64_t begin = entry.end;
                 entry.bytes.clear();
-                give(context.compute_stream(), {.work = &update, .entry = &entry});
+                give(rank.compute_stream(), {.work = &update, .entry = &entry});
                 entries_.push_back({{table.size(), table.size() + entry.bytes.size()}, begin, entry.end});
                 table.append(entry.bytes.begin(), entry.bytes.end());
             }
         }
-        table_ = EngineBytes(context, table.size());
+        table_ = EngineBytes(rank, table.size());
         table_.write(table.data(), 0, table.size());
     }
     void run_entries(const Stream& stream, std::size_t begin, std::size_t end, const AnyRuleUpdate* updates,

@@ -56,7 +56,7 @@ class GroupOptimizer {
     };
 
     /// Makes the states.
-    GroupOptimizer(Context& context, const GroupGeometry& group, const Options& options,
+    GroupOptimizer(Rank& rank, const GroupGeometry& group, const Options& options,
                    std::span<const ParamGroup> param_groups, SourceLocation where);
     GroupOptimizer(GroupOptimizer&&) noexcept = default;
     GroupOptimizer& operator=(GroupOptimizer&&) noexcept = default;
@@ -66,7 +66,7 @@ class GroupOptimizer {
     }
 
     /// Takes its place among `updates`. `progress`: how far each parameter is; null: at the beginning.
-    void choose(Context& context, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
+    void choose(Rank& rank, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
                 const GroupProgress* progress, ProgressTable<Rule>& updates);
     /// Whether it updates a parameter, which is neither frozen nor another optimizer's.
     bool updates(std::size_t parameter) const noexcept { return updated_[parameter] != 0; }
@@ -183,7 +183,7 @@ class GroupOptimizer {
 };
 
 template <class Rule>
-GroupOptimizer<Rule>::GroupOptimizer(Context& context, const GroupGeometry& group, const Options& options,
+GroupOptimizer<Rule>::GroupOptimizer(Rank& rank, const GroupGeometry& group, const Options& options,
                                      std::span<const ParamGroup> param_groups, SourceLocation where)
     : kind_(state_kind<Rule>(options)) {
     bool any = false;
@@ -213,9 +213,9 @@ GroupOptimizer<Rule>::GroupOptimizer(Context& context, const GroupGeometry& grou
     state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
         if constexpr (requires { Rule::state_name(options, s); }) {
-            states_.emplace_back(context, kind_, group.arithmetic(), group, Rule::state_name(options, s));
+            states_.emplace_back(rank, kind_, group.arithmetic(), group, Rule::state_name(options, s));
         } else {
-            states_.emplace_back(context, kind_, group.arithmetic(), group, Rule::state_names[s]);
+            states_.emplace_back(rank, kind_, group.arithmetic(), group, Rule::state_names[s]);
         }
     }
     for (const auto& state : states_) { state_spans_.push_back(state.span()); }
@@ -227,14 +227,13 @@ GroupOptimizer<Rule>::GroupOptimizer(Context& context, const GroupGeometry& grou
                                    : "sums over parameters are added from masters in the engine's memory",
                                "; expected Offload::none");
     }
-    offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, context.options().offload_slot_bytes);
-    if (offloaded_.piece > 0) { make_offload_slots(context, group.path, group.offload); }
+    offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, rank.options().offload_slot_bytes);
+    if (offloaded_.piece > 0) { make_offload_slots(rank, group.path, group.offload); }
 }
 
 template <class Rule>
-void GroupOptimizer<Rule>::choose(Context& context, const GroupGeometry& group,
-                                  std::span<const ParamGroup> param_groups, const GroupProgress* progress,
-                                  ProgressTable<Rule>& updates) {
+void GroupOptimizer<Rule>::choose(Rank& rank, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
+                                  const GroupProgress* progress, ProgressTable<Rule>& updates) {
     if (!has(updated_, 1)) { return; }
     const std::vector<std::uint64_t> beginning = numbers_of<Rule>(beginning_);
     choices_ = {{0, progress != nullptr ? progress->own : beginning}};
@@ -294,7 +293,7 @@ void GroupOptimizer<Rule>::choose(Context& context, const GroupGeometry& group,
     if (offloaded_.cut(ranges, group, rounds)) { updates.keep_host_copy(); }
     first_update_ = updates.size();
     number_ = updates.add(hypers);
-    ranges_ = {context, ranges.data(), ranges.size()};
+    ranges_ = {rank, ranges.data(), ranges.size()};
 }
 
 template <class Rule>

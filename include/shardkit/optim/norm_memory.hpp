@@ -15,9 +15,9 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/optim/norm_works.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group.hpp>
 
@@ -34,7 +34,7 @@ class NormTable {
         copied    ///< those that another rank counts
     };
 
-    NormTable(Context& context, const List<Group*>& groups);
+    NormTable(Rank& rank, const List<Group*>& groups);
 
     /// Returns whether the table was made of these groups, in this order.
     bool is_of(const List<Group*>& groups) const noexcept {
@@ -66,9 +66,9 @@ class NormTable {
 /// turns.
 class NormMemory {
   public:
-    explicit NormMemory(Context& context);
+    explicit NormMemory(Rank& rank);
     /// Returns a rank's memory, where a norm begins.
-    static NormMemory& begin(Context& context);
+    static NormMemory& begin(Rank& rank);
     /// Takes a trainable group into the norm that was begun last, in the order of the model.
     void list(Group& group);
     /// Adds the elements of the groups that were taken in to the sum that travels in `into`: those that this rank
@@ -96,7 +96,7 @@ class NormMemory {
         return totals_.data() + 2 * (taken_++ % norm_slots);
     }
     std::uint64_t taken() const noexcept { return taken_; }
-    const Context& context() const noexcept { return *context_; }
+    const Rank& context() const noexcept { return *context_; }
 
     /// Leaves the last work of the norm to the step that follows at once.
     void leave(const FinishNorm& finish) noexcept { left_ = finish; }
@@ -123,7 +123,7 @@ class NormMemory {
     }
 
   private:
-    Context* context_;
+    Rank* context_;
     const engine::CallSubject* subject_;
     HostBuffer<double> scratch_;
     HostBuffer<double> totals_;
@@ -144,7 +144,7 @@ class NormMemory {
     FinishNorm left_;
 };
 
-inline NormTable::NormTable(Context& context, const List<Group*>& groups) {
+inline NormTable::NormTable(Rank& rank, const List<Group*>& groups) {
     List<StoredElements> runs;
     for (const Part part : {Part::counted, Part::copied}) {
         for (Group* const group : groups) {
@@ -158,7 +158,7 @@ inline NormTable::NormTable(Context& context, const List<Group*>& groups) {
     for (Group* const group : groups) { groups_.push_back({group->identity(), group->life()}); }
     const List<NormRun> pieces = list_norm_pieces(runs);
     for (const NormRun& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
-    if (!pieces.empty()) { pieces_ = {context, pieces.data(), pieces.size()}; }
+    if (!pieces.empty()) { pieces_ = {rank, pieces.data(), pieces.size()}; }
 }
 
 inline bool NormTable::add_to(AddNormPieces add, Part part, const Stream& stream, std::span<const char> taken,
@@ -176,11 +176,10 @@ inline bool NormTable::add_to(AddNormPieces add, Part part, const Stream& stream
     return any;
 }
 
-inline NormMemory::NormMemory(Context& context)
-    : context_(&context), subject_(subject_of(context.world(), "the global norm")) {}
+inline NormMemory::NormMemory(Rank& rank) : context_(&rank), subject_(subject_of(rank.world(), "the global norm")) {}
 
-inline NormMemory& NormMemory::begin(Context& context) {
-    NormMemory& memory = context.kept<NormMemory>();
+inline NormMemory& NormMemory::begin(Rank& rank) {
+    NormMemory& memory = rank.kept<NormMemory>();
     memory.left_ = {};
     memory.updates_.clear();
     for (Listed& list : memory.lists_) {

@@ -21,7 +21,7 @@
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/policy/offload.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 
@@ -36,8 +36,8 @@ namespace shardkit::detail {
 /// Memory: two times RankOptions::offload_slot_bytes, of the engine's
 class OffloadSlots {
   public:
-    explicit OffloadSlots(const Context& context)
-        : bytes_(context.options().offload_slot_bytes), memory_(context.local_buffer<std::uint8_t>(2 * bytes_)) {}
+    explicit OffloadSlots(const Rank& rank)
+        : bytes_(rank.options().offload_slot_bytes), memory_(rank.local_buffer<std::uint8_t>(2 * bytes_)) {}
     std::span<std::byte> operator[](std::size_t slot) const noexcept {
         return std::as_writable_bytes(memory_.span().subspan(slot * bytes_, bytes_));
     }
@@ -50,9 +50,9 @@ class OffloadSlots {
 /// The two slots of host memory that gradients come to and parameters go from, of a rank whose updates run there.
 class HostSlots {
   public:
-    explicit HostSlots(const Context& context)
-        : bytes_(context.options().offload_slot_bytes),
-          memory_(group_buffer<std::uint8_t>(context, "optimizer", "slots for updates on the host", 2 * bytes_,
+    explicit HostSlots(const Rank& rank)
+        : bytes_(rank.options().offload_slot_bytes),
+          memory_(group_buffer<std::uint8_t>(rank, "optimizer", "slots for updates on the host", 2 * bytes_,
                                              /*offloaded=*/true)) {}
     std::span<std::byte> operator[](std::size_t slot) const noexcept {
         return std::as_writable_bytes(memory_.span().subspan(slot * bytes_, bytes_));
@@ -65,15 +65,15 @@ class HostSlots {
 
 /// Allocates the slots of a rank where it has none yet. `path`: of the group that needs them.
 /// @throws MemoryError when there is no memory
-inline void make_offload_slots(Context& context, std::string_view path, Offload offload) {
+inline void make_offload_slots(Rank& rank, std::string_view path, Offload offload) {
     try {
         if (offload == Offload::update) {
-            static_cast<void>(context.kept<HostSlots>());
+            static_cast<void>(rank.kept<HostSlots>());
         } else {
-            static_cast<void>(context.kept<OffloadSlots>());
+            static_cast<void>(rank.kept<OffloadSlots>());
         }
     } catch (const std::bad_alloc&) {
-        throw MemoryError(path, 2 * context.options().offload_slot_bytes, "slots for offloaded states");
+        throw MemoryError(path, 2 * rank.options().offload_slot_bytes, "slots for offloaded states");
     }
 }
 
@@ -131,7 +131,7 @@ class OffloadPlaces {
 /// between, it orders the compute stream behind the stores, so that whoever waits for that stream sees them.
 class OrderedCopies : NotCopied {
   public:
-    OrderedCopies(Context& context, engine::LinkWay fetches) : context_(context), fetches_(fetches) {
+    OrderedCopies(Rank& rank, engine::LinkWay fetches) : context_(rank), fetches_(fetches) {
         const Stream to_slots = fetching();
         to_slots.wait(context_.compute_stream().record());
     }
@@ -173,7 +173,7 @@ class OrderedCopies : NotCopied {
     }
     Stream fetching() const noexcept { return context_.world().copy_stream(fetches_); }
 
-    Context& context_;
+    Rank& context_;
     engine::LinkWay fetches_;
     bool stores_ = false;  // a stream without work of this step has no event that a capture may wait for
     std::array<Event, 2> fetched_{};

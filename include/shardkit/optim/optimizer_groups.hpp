@@ -22,8 +22,8 @@
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/precision.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/verbs/communicator.hpp>
@@ -70,9 +70,9 @@ class OptimizerGroups {
     /// Whether a graph has captured a step, whose work refers to the tables.
     bool captured() const noexcept { return captured_; }
     /// Takes the engine's memory of the tables, once there are all groups.
-    virtual void upload(Context& context) = 0;
+    virtual void upload(Rank& rank) = 0;
     /// Makes the launches of all groups, which are listed; `skip`: in the engine's memory, the same in all calls.
-    virtual void prepare(Context& context, const std::uint32_t* skip, SourceLocation where) = 0;
+    virtual void prepare(Rank& rank, const std::uint32_t* skip, SourceLocation where) = 0;
     /// Begins a walk over the model's groups, all and in order.
     void rewind() noexcept { next_ = 0; }
     /// Begins such a walk to list them, in place of those that were listed before.
@@ -86,7 +86,7 @@ class OptimizerGroups {
     }
     /// One step of those that take part in it, on the compute stream, behind `first` if it is still there. Collective
     /// over the world unless groups are updated by themselves.
-    virtual void run(Context& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
+    virtual void run(Rank& rank, const StepScalars* scalars, const ChosenOptions<Options>* options,
                      std::optional<BeginStep>& first, SourceLocation where) = 0;
     /// One step of one group alone, on the compute stream.
     virtual void run_alone(State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) = 0;
@@ -143,9 +143,9 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
         table_ = typename Launches::Table{};
         start();
     }
-    void upload(Context& context) override { table_.upload(context); }
-    void prepare(Context& context, const std::uint32_t* skip, SourceLocation where) override {
-        for_each([&](auto& launches) { launches.prepare(context, table_, skip, where); });
+    void upload(Rank& rank) override { table_.upload(rank); }
+    void prepare(Rank& rank, const std::uint32_t* skip, SourceLocation where) override {
+        for_each([&](auto& launches) { launches.prepare(rank, table_, skip, where); });
     }
     void start() noexcept override {
         Base::start();
@@ -155,11 +155,11 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
         const TrainedGroup<Rule> trained{&group, &state, steps, taken};
         with_launches(state, [&](auto& launches) { launches.list({trained}); });
     }
-    void run(Context& context, const StepScalars* scalars, const ChosenOptions<Options>* options,
+    void run(Rank& rank, const StepScalars* scalars, const ChosenOptions<Options>* options,
              std::optional<BeginStep>& first, SourceLocation where) override {
-        this->captured_ = this->captured_ || context.compute_stream().capture() != 0;
-        table_.begin(context.compute_stream(), scalars, options, first);
-        for_each([&](auto& launches) { launches.run(context, table_, &scalars->skip, where); });
+        this->captured_ = this->captured_ || rank.compute_stream().capture() != 0;
+        table_.begin(rank.compute_stream(), scalars, options, first);
+        for_each([&](auto& launches) { launches.run(rank, table_, &scalars->skip, where); });
     }
     void run_alone(State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) override {
         if constexpr (alone) {

@@ -130,12 +130,12 @@ class OptimizerNumbers {
                      SourceLocation where);
 
     /// Adds one more group. @throws std::invalid_argument when another has its path
-    void add_group(Context& context, const GroupGeometry& group, SourceLocation where);
+    void add_group(Rank& rank, const GroupGeometry& group, SourceLocation where);
     /// Takes the engine's memory, once there are all groups.
-    void begin(Context& context);
+    void begin(Rank& rank);
     const Options& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
-    Context& context() const noexcept { return *context_; }
+    Rank& context() const noexcept { return *context_; }
     /// Returns the learning rate that was given last, of which that of the options may be a part.
     double given_rate() const noexcept { return given_rate_; }
     /// @throws std::invalid_argument for what is out of range
@@ -167,7 +167,7 @@ class OptimizerNumbers {
     /// Compares what the ranks called, and begins a step, whose first work is then first(). Collective over the
     /// world.
     /// @return what all ranks must state alike of it
-    /// @throws CommError as Context::compare_calls
+    /// @throws CommError as Rank::compare_calls
     StatementHash begin_step(StatedStep step, LossScaleState* loss_scale, const ClipCoefficient& coefficient,
                              const StepShare& share, SourceLocation where);
     /// Returns the first work of the step, for the launch that begins the first groups' updates; none once that has
@@ -222,7 +222,7 @@ class OptimizerNumbers {
     Options options_;
     ElementType arithmetic_;
     double given_rate_;
-    Context* context_ = nullptr;
+    Rank* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
     NameIndex paths_;                 // of the groups
     StatementsHandle stated_;         // of the options
@@ -245,12 +245,12 @@ OptimizerNumbers<Rule>::OptimizerNumbers(const Options& options, std::vector<Par
 }
 
 template <class Rule>
-void OptimizerNumbers<Rule>::add_group(Context& context, const GroupGeometry& group, SourceLocation where) {
+void OptimizerNumbers<Rule>::add_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
     if (!paths_.add(group.path).is_new) {
         throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
     choices_.emplace_back();
-    StatementBook* const book = context.world_size() > 1 ? book_of(context.world()) : nullptr;
+    StatementBook* const book = rank.world_size() > 1 ? book_of(rank.world()) : nullptr;
     if (book == nullptr) { return; }
     if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements<Rule>(options_, where)); }
     if (!param_groups_.empty()) {
@@ -259,13 +259,13 @@ void OptimizerNumbers<Rule>::add_group(Context& context, const GroupGeometry& gr
 }
 
 template <class Rule>
-void OptimizerNumbers<Rule>::begin(Context& context) {
-    context_ = &context;
+void OptimizerNumbers<Rule>::begin(Rank& rank) {
+    context_ = &rank;
     // Here, so that the first step allocates nothing but the norm's buffers.
-    static_cast<void>(context.kept<NormMemory>());
+    static_cast<void>(rank.kept<NormMemory>());
     const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
-    engine_options_ = {context, chosen.data(), chosen.size()};
-    scalars_ = EngineTable<StepScalars>(context, StepScalars{});
+    engine_options_ = {rank, chosen.data(), chosen.size()};
+    scalars_ = EngineTable<StepScalars>(rank, StepScalars{});
 }
 
 template <class Rule>

@@ -22,7 +22,7 @@
 #include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/offload.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 
 // Updates of offloaded groups with a rule that is a value, piece by piece.
@@ -140,8 +140,8 @@ class PieceUpdates {
     using Table = UpdateTable<AnyRule, float>;
     using Place = typename OffloadPlaces<Listed>::Place;
 
-    PieceUpdates(Context& context, const OffloadPlaces<Listed>& places, engine::LinkWay fetches)
-        : context_(context), places_(places), copies_(context, fetches) {}
+    PieceUpdates(Rank& rank, const OffloadPlaces<Listed>& places, engine::LinkWay fetches)
+        : context_(rank), places_(places), copies_(rank, fetches) {}
 
     IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
     static PieceUpdate piece_of(const Listed& each, const AnyUpdateWork& whole, std::size_t piece,
@@ -149,7 +149,7 @@ class PieceUpdates {
         return PieceUpdate(whole, each.group->pieces()[piece], ranges);
     }
 
-    Context& context_;
+    Rank& context_;
     OffloadPlaces<Listed> places_;
     OrderedCopies copies_;
 };
@@ -170,8 +170,8 @@ class DevicePieces : PieceUpdates {
   public:
     static constexpr Offload way = Offload::states;
 
-    DevicePieces(Context& context, const OffloadPlaces<Listed>& places)
-        : Base(context, places, engine::LinkWay::to_device), slots_(context.kept<OffloadSlots>()) {}
+    DevicePieces(Rank& rank, const OffloadPlaces<Listed>& places)
+        : Base(rank, places, engine::LinkWay::to_device), slots_(rank.kept<OffloadSlots>()) {}
 
     void run(const Table& table, const std::uint32_t* skip) {
         const Stream compute = context_.compute_stream();
@@ -219,14 +219,14 @@ class HostPieces : PieceUpdates {
   public:
     static constexpr Offload way = Offload::update;
 
-    HostPieces(Context& context, const OffloadPlaces<Listed>& places)
-        : Base(context, places, engine::LinkWay::to_host), slots_(context.kept<HostSlots>()) {}
+    HostPieces(Rank& rank, const OffloadPlaces<Listed>& places)
+        : Base(rank, places, engine::LinkWay::to_host), slots_(rank.kept<HostSlots>()) {}
 
     /// Makes the calls of a group that is updated on the host.
-    static void make_calls(Context& context, const Listed& each, const Table& table) {
+    static void make_calls(Rank& rank, const Listed& each, const Table& table) {
         auto& calls = each.group->offloaded().host_calls;
         calls.clear();
-        const auto& slots = context.kept<HostSlots>();
+        const auto& slots = rank.kept<HostSlots>();
         const AnyUpdateWork whole =
             work_at_rest(each, table.host_updates(), table.host_steps(*each.group->number()), table.host_skip());
         for (std::size_t p = 0; p < each.group->pieces().size(); ++p) {
@@ -291,22 +291,22 @@ class HostPieces : PieceUpdates {
 };
 
 template <class Way>
-void run_pieces(std::span<const TrainedGroup<AnyRule>> groups, Context& context,
-                const UpdateTable<AnyRule, float>& table, const std::uint32_t* skip) {
+void run_pieces(std::span<const TrainedGroup<AnyRule>> groups, Rank& rank, const UpdateTable<AnyRule, float>& table,
+                const std::uint32_t* skip) {
     const OffloadPlaces<TrainedGroup<AnyRule>> places(groups, Way::way);
-    if (!places.ends(places.first())) { Way(context, places).run(table, skip); }
+    if (!places.ends(places.first())) { Way(rank, places).run(table, skip); }
 }
 /// Makes one step of those of the listed groups that are offloaded.
-inline void run_offloaded(std::span<const TrainedGroup<AnyRule>> groups, Context& context,
+inline void run_offloaded(std::span<const TrainedGroup<AnyRule>> groups, Rank& rank,
                           const UpdateTable<AnyRule, float>& table, const std::uint32_t* skip) {
-    run_pieces<DevicePieces>(groups, context, table, skip);
-    run_pieces<HostPieces>(groups, context, table, skip);
+    run_pieces<DevicePieces>(groups, rank, table, skip);
+    run_pieces<HostPieces>(groups, rank, table, skip);
 }
 /// Makes the calls of those that are updated on the host.
-inline void make_host_calls(std::span<const TrainedGroup<AnyRule>> groups, Context& context,
+inline void make_host_calls(std::span<const TrainedGroup<AnyRule>> groups, Rank& rank,
                             const UpdateTable<AnyRule, float>& table) {
     for (const TrainedGroup<AnyRule>& each : groups) {
-        if (!each.group->offloaded().host_ranges.empty()) { HostPieces::make_calls(context, each, table); }
+        if (!each.group->offloaded().host_ranges.empty()) { HostPieces::make_calls(rank, each, table); }
     }
 }
 

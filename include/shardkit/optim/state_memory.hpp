@@ -13,7 +13,7 @@
 #include <shardkit/optim/state_kind.hpp>
 #include <shardkit/policy/policy_values.hpp>
 #include <shardkit/policy/state_format.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/held_memory.hpp>
@@ -24,16 +24,15 @@ namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 class StateMemory {
   public:
     /// @param arithmetic  in which updates compute
-    StateMemory(Context& context, const StateKind& kind, ElementType arithmetic, const GroupGeometry& group,
+    StateMemory(Rank& rank, const StateKind& kind, ElementType arithmetic, const GroupGeometry& group,
                 std::string_view name)
         : name_(name),
           count_(group.updated.size()),
           format_(kind.format),
           type_(stored_type(format_, arithmetic)),
-          elements_(
-              group_buffer<std::uint8_t>(context, group.path, name, count_ * size_of(type_), group.offloads())) {
+          elements_(group_buffer<std::uint8_t>(rank, group.path, name, count_ * size_of(type_), group.offloads())) {
         if (format_ == StateFormat::block8) {
-            scales_ = group_buffer<float>(context, group.path, name, Block8::blocks(count_), group.offloads());
+            scales_ = group_buffer<float>(rank, group.path, name, Block8::blocks(count_), group.offloads());
         }
     }
     std::string_view name() const noexcept { return name_; }

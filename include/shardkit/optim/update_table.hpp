@@ -10,9 +10,9 @@
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/policy/offload.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 
 namespace shardkit::detail {
@@ -61,9 +61,9 @@ class ProgressTable {
   protected:
     /// Any group's.
     const Progress& beginning() const noexcept { return listed_hypers_.front().progress; }
-    void upload(Context& context) {
-        groups_ = {context, listed_groups_.data(), listed_groups_.size()};
-        hypers_ = {context, listed_hypers_.data(), size()};
+    void upload(Rank& rank) {
+        groups_ = {rank, listed_groups_.data(), listed_groups_.size()};
+        hypers_ = {rank, listed_hypers_.data(), size()};
         taken_ = List<char>(listed_groups_.size());
     }
 
@@ -84,7 +84,7 @@ class UpdateTable : public ProgressTable<Rule> {
     using Update = typename Rule::template Update<A>;
 
     /// Once all groups are in, and before anything below.
-    void upload(Context& context);
+    void upload(Rank& rank);
 
     /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
     /// The first one takes `first`, and does it before.
@@ -100,9 +100,9 @@ class UpdateTable : public ProgressTable<Rule> {
     const Update* updates() const noexcept { return updates_.data(); }
 
     /// Copies what the groups' updates on the host read, `skip` too, to the host, in the copy stream.
-    void copy_to_host(Context& context, const std::uint32_t* skip) const {
+    void copy_to_host(Rank& rank, const std::uint32_t* skip) const {
         const auto copy = [&](auto from, std::size_t at) {
-            context.world()
+            rank.world()
                 .copy_stream(engine::LinkWay::to_host)
                 .give_copy(from.data(), host_.span().data() + at, from.size_bytes());
         };
@@ -146,11 +146,11 @@ class UpdateTable : public ProgressTable<Rule> {
 };
 
 template <class Rule, class A>
-void UpdateTable<Rule, A>::upload(Context& context) {
-    Base::upload(context);
-    updates_ = {context, List<Update>(this->size()).data(), this->size()};
+void UpdateTable<Rule, A>::upload(Rank& rank) {
+    Base::upload(rank);
+    updates_ = {rank, List<Update>(this->size()).data(), this->size()};
     if (this->on_host_) {
-        host_ = group_buffer<std::uint8_t>(context, "optimizer", "numbers of updates on the host",
+        host_ = group_buffer<std::uint8_t>(rank, "optimizer", "numbers of updates on the host",
                                            behind(skip_at(), sizeof(std::uint32_t)), /*offloaded=*/true);
     }
 }

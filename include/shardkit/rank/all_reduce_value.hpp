@@ -11,7 +11,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 
 namespace shardkit {
@@ -19,12 +19,12 @@ namespace shardkit {
 namespace detail {
 /// The memory for one number that a rank keeps, so that no step allocates.
 struct NumberMemory {
-    explicit NumberMemory(const Context& context) : memory(context.buffer<std::uint8_t>(sizeof(std::uint64_t))) {}
+    explicit NumberMemory(const Rank& rank) : memory(rank.buffer<std::uint8_t>(sizeof(std::uint64_t))) {}
     HostBuffer<std::uint8_t> memory;
 };
 /// The memory for one sum that a rank keeps, so that no step allocates.
 struct ExactSumMemory {
-    explicit ExactSumMemory(const Context& context) : numbers(context.buffer<double>(ExactSum::numbers)) {}
+    explicit ExactSumMemory(const Rank& rank) : numbers(rank.buffer<double>(ExactSum::numbers)) {}
     HostBuffer<double> numbers;
 };
 }  // namespace detail
@@ -35,7 +35,7 @@ struct ExactSumMemory {
 /// Cost:    the all-reduce of one element; no memory after the first call
 /// @returns the same number on every rank
 template <Element T>
-T all_reduce_value(Context& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
+T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     const auto stream = rank.compute_stream();
     auto& kept = rank.kept<detail::NumberMemory>();
@@ -46,7 +46,7 @@ T all_reduce_value(Context& rank, const Communicator& comm, T value, ReduceOp op
 }
 /// The same over all ranks.
 template <Element T>
-T all_reduce_value(Context& rank, T value, ReduceOp op = ReduceOp::sum,
+T all_reduce_value(Rank& rank, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current()) {
     return all_reduce_value(rank, rank.world(), value, op, where);
 }
@@ -57,7 +57,7 @@ T all_reduce_value(Context& rank, T value, ReduceOp op = ReduceOp::sum,
 ///     const double loss = exact_sum(rank, losses_here) / samples;
 /// Order:   collective over `comm`; after the work given to the compute stream; the host waits
 /// Cost:    the all-reduce of 69 doubles; no memory after the first call
-inline double exact_sum(Context& rank, const Communicator& comm, std::span<const double> values,
+inline double exact_sum(Rank& rank, const Communicator& comm, std::span<const double> values,
                         SourceLocation where = SourceLocation::current()) {
     const auto stream = rank.compute_stream();
     const std::span<double> memory = rank.kept<detail::ExactSumMemory>().numbers.span();
@@ -71,7 +71,7 @@ inline double exact_sum(Context& rank, const Communicator& comm, std::span<const
     return ExactSum(numbers).value();
 }
 /// The same over all ranks.
-inline double exact_sum(Context& rank, std::span<const double> values,
+inline double exact_sum(Rank& rank, std::span<const double> values,
                         SourceLocation where = SourceLocation::current()) {
     return exact_sum(rank, rank.world(), values, where);
 }

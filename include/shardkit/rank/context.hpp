@@ -40,15 +40,15 @@ namespace shardkit {
 
 /// One rank's view of a mesh, independent of the mesh's static type: its place, communicators, streams and pools. All
 /// containers of the rank refer to it, so it cannot be moved or copied and must outlive them.
-class Context : shardkit::detail::NotCopied {
+class Rank : shardkit::detail::NotCopied {
   public:
     /// Makes a rank's context on its mesh and world.
     /// @throws std::invalid_argument when the world and the mesh differ in size, or in_flight is 0; UsageError
     ///         when the thread's stack is too small for a rank, or the streams work on other memory than the world
-    Context(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams streams = {},
-            SourceLocation where = SourceLocation::current());
+    Rank(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams streams = {},
+         SourceLocation where = SourceLocation::current());
     /// Ends the program when a group still exists, as its memory and streams end here.
-    ~Context();
+    ~Rank();
 
     std::size_t rank() const noexcept { return world_.rank(); }
     std::size_t world_size() const noexcept { return world_.size(); }
@@ -111,7 +111,7 @@ class Context : shardkit::detail::NotCopied {
 
     /// Checks that the groups at `path` and at `other_path`, made with `other`, were made with this same context.
     /// @throws UsageError
-    void require_same(std::string_view path, const Context& other, std::string_view other_path,
+    void require_same(std::string_view path, const Rank& other, std::string_view other_path,
                       SourceLocation where) const;
 
     /// Compares the ranks' calls over the world and over every sub-mesh, as shardkit::compare_calls does. Optimizers
@@ -157,14 +157,14 @@ class Context : shardkit::detail::NotCopied {
     /// same sets of axes.
     ///     rank.adopt(Axes<Dp>{}, communicator);
     /// @throws std::invalid_argument unless it has as many ranks as the sub-mesh and this rank at the same place
-    Context& adopt(const AxisNames& axes, const Communicator& adopted, std::size_t shard_group,
-                   SourceLocation where = SourceLocation::current()) {
+    Rank& adopt(const AxisNames& axes, const Communicator& adopted, std::size_t shard_group,
+                SourceLocation where = SourceLocation::current()) {
         return adopt(grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where), axes, adopted,
                      where);
     }
     /// Adopts a communicator for axes of the mesh itself.
-    Context& adopt(const AxisNames& axes, const Communicator& adopted,
-                   SourceLocation where = SourceLocation::current()) {
+    Rank& adopt(const AxisNames& axes, const Communicator& adopted,
+                SourceLocation where = SourceLocation::current()) {
         return adopt(grid_, axes, adopted, where);
     }
 
@@ -198,7 +198,7 @@ class Context : shardkit::detail::NotCopied {
         for (std::size_t i = 0; i < members.size(); ++i) { members[i] = group.member(i); }
         return members;
     }
-    Context& adopt(const AxisGrid& grid, const AxisNames& axes, const Communicator& adopted, SourceLocation where) {
+    Rank& adopt(const AxisGrid& grid, const AxisNames& axes, const Communicator& adopted, SourceLocation where) {
         const RankGroup group = grid.group(axes.span(), rank(), where);
         const std::string label = axes_label(grid, axes, where);
         if (adopted.size() != group.size() || adopted.rank() != group.index()) {
@@ -239,15 +239,14 @@ class Context : shardkit::detail::NotCopied {
     detail::List<const std::string*> living_;  // paths of the groups
 };
 
-inline Context::Context(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams streams,
-                        SourceLocation where)
+inline Rank::Rank(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams streams,
+                  SourceLocation where)
     : grid_(grid),
       world_(world),
       streams_(streams),
-      pools_(options.in_flight, {this,
-                                 [](const void* self, std::size_t bytes) {
-                                     return static_cast<const Context*>(self)->buffer<std::uint8_t>(bytes);
-                                 }}),
+      pools_(options.in_flight,
+             {this, [](const void* self,
+                       std::size_t bytes) { return static_cast<const Rank*>(self)->buffer<std::uint8_t>(bytes); }}),
       options_(options) {
     detail::require_stack(where);
     if (const bool device = streams.compute.on_device(); device != world.communication_stream().on_device()) {
@@ -266,7 +265,7 @@ inline Context::Context(const AxisGrid& grid, const Communicator& world, RankOpt
     if (options.in_flight == 0) { throw_invalid_argument(where, "RankOptions: in_flight is 0, expected at least 1"); }
 }
 
-inline Context::~Context() {
+inline Rank::~Rank() {
     if (!living_.empty()) {
         detail::end_program("rank ", rank(), " of mesh ", grid_.describe(), " ended before '", *living_.back(), "'",
                             living_.size() > 1 ? detail::concat(" and ", living_.size() - 1, " more groups") : "",
@@ -274,8 +273,8 @@ inline Context::~Context() {
     }
 }
 
-inline void Context::require_same(std::string_view path, const Context& other, std::string_view other_path,
-                                  SourceLocation where) const {
+inline void Rank::require_same(std::string_view path, const Rank& other, std::string_view other_path,
+                               SourceLocation where) const {
     if (&other == this) { return; }
     throw_usage_error(where, "Model: '", path, "' is on mesh ", grid_.describe(), ", '", other_path, "' on mesh ",
                       other.grid_.describe(),
@@ -283,7 +282,7 @@ inline void Context::require_same(std::string_view path, const Context& other, s
                       "; expected the groups of one model to be made with one rank");
 }
 
-inline void Context::compare_calls(SourceLocation where) const {
+inline void Rank::compare_calls(SourceLocation where) const {
     if (made_.empty()) { world_.compare_calls(where); }
     for (const Made& made : made_) { made.communicator.compare_calls(where); }
 }
@@ -291,8 +290,8 @@ inline void Context::compare_calls(SourceLocation where) const {
 namespace detail {
 /// Lets the host read what the compute stream has written so far, where the engine's memory is the host's. On a
 /// device, later work of the stream needs no wait.
-inline void await_host_memory(const Context& context) {
-    if (host_reads(context.compute_stream())) { context.compute_stream().synchronize(); }
+inline void await_host_memory(const Rank& rank) {
+    if (host_reads(rank.compute_stream())) { rank.compute_stream().synchronize(); }
 }
 }  // namespace detail
 

@@ -12,7 +12,7 @@
 namespace shardkit {
 
 /// How long a rank waits for others while this object lives, in place of the times in its engine's options:
-/// `timeout`, and `finish_timeout` where there is one. Context::deadline makes it. Of several, the one that was made
+/// `timeout`, and `finish_timeout` where there is one. Rank::deadline makes it. Of several, the one that was made
 /// last counts. It is for each rank that waits in the phase; the one that lets the others wait needs none.
 class [[nodiscard]] Deadline : detail::NotCopied {
   public:

@@ -9,7 +9,7 @@
 
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/core/checked.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
@@ -20,8 +20,8 @@ namespace shardkit::detail SHARDKIT_BUILD {
 class EngineBytes {
   public:
     EngineBytes() noexcept = default;
-    EngineBytes(Context& context, std::size_t size)
-        : context_(&context), memory_(context.local_buffer<std::uint8_t>(size)), size_(size) {}
+    EngineBytes(Rank& rank, std::size_t size)
+        : context_(&rank), memory_(rank.local_buffer<std::uint8_t>(size)), size_(size) {}
     EngineBytes(EngineBytes&& other) noexcept
         : context_(std::exchange(other.context_, nullptr)),
           memory_(std::move(other.memory_)),
@@ -56,7 +56,7 @@ class EngineBytes {
     }
 
   private:
-    Context* context_ = nullptr;
+    Rank* context_ = nullptr;
     HostBuffer<std::uint8_t> memory_;
     std::size_t size_ = 0;
 };
@@ -70,17 +70,17 @@ class EngineTable {
 
   public:
     EngineTable() noexcept = default;
-    EngineTable(Context& context, const T* values, std::size_t count) : memory_(context, count * sizeof(T)) {
+    EngineTable(Rank& rank, const T* values, std::size_t count) : memory_(rank, count * sizeof(T)) {
         memory_.write(values, 0, count * sizeof(T));
     }
-    EngineTable(Context& context, std::span<const T> values) : EngineTable(context, values.data(), values.size()) {}
+    EngineTable(Rank& rank, std::span<const T> values) : EngineTable(rank, values.data(), values.size()) {}
     /// Makes a table of `size` values of zero bytes.
-    static EngineTable zeroed(Context& context, std::size_t size) {
+    static EngineTable zeroed(Rank& rank, std::size_t size) {
         EngineTable table;
-        table.memory_ = EngineBytes(context, size * sizeof(T));
+        table.memory_ = EngineBytes(rank, size * sizeof(T));
         return table;
     }
-    EngineTable(Context& context, const T& value) : EngineTable(context, &value, 1) {}
+    EngineTable(Rank& rank, const T& value) : EngineTable(rank, &value, 1) {}
 
     [[gnu::always_inline]] std::size_t size() const noexcept { return memory_.size() / sizeof(T); }
     [[gnu::always_inline]] T* data() const noexcept { return static_cast<T*>(memory_.data()); }

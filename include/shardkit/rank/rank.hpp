@@ -47,15 +47,15 @@ struct BodyRules {
 /// What one rank of a job works with: its context, and the mesh with its static extents, so that the compiler can
 /// refuse what does not fit the mesh.
 template <class MeshType>
-class Rank : public Context {
+class MeshRank : public Rank {
   public:
     using Mesh = MeshType;
 
     /// Makes a rank of its mesh and world.
     /// @throws std::invalid_argument when the world has another size than the mesh
-    Rank(Mesh mesh, Communicator world, RankOptions options = {}, Streams streams = {},
-         SourceLocation where = SourceLocation::current())
-        : Context(mesh.grid(where), std::move(world), options, streams, where), mesh_(mesh) {}
+    MeshRank(Mesh mesh, Communicator world, RankOptions options = {}, Streams streams = {},
+             SourceLocation where = SourceLocation::current())
+        : Rank(mesh.grid(where), std::move(world), options, streams, where), mesh_(mesh) {}
 
     const Mesh& mesh() const noexcept { return mesh_; }
 

@@ -8,7 +8,7 @@
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/reshard/reshard_options.hpp>
 #include <shardkit/reshard/reshard_plan.hpp>
 #include <shardkit/reshard/reshard_run.hpp>
@@ -21,17 +21,17 @@ namespace detail {
 
 /// Calls f(run) with a reshard whose states are prepared. Collective over the context's world.
 template <class F>
-auto with_reshard(Context& context, const ReshardSide& from, const ReshardSide& to, const ReshardOptions& options,
+auto with_reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to, const ReshardOptions& options,
                   SourceLocation where, const F& f) {
     const auto call = [&] {
-        RankWorldOf world(context, "reshard");
-        ReshardWireOf wire(context);
+        RankWorldOf world(rank, "reshard");
+        ReshardWireOf wire(rank);
         ReshardRun run(world, wire, options, where);
         run.prepare(from.state(), to.state());
         return f(run);
     };
     if (!options.deadline) { return call(); }
-    const auto patient = context.deadline(*options.deadline, where);
+    const auto patient = rank.deadline(*options.deadline, where);
     return call();
 }
 
@@ -45,7 +45,7 @@ auto with_reshard(Context& context, const ReshardSide& from, const ReshardSide& 
 /// Order:   collective over the world of `rank`, of which the states' meshes are parts; the host waits.
 /// Cost:    as many comparisons of ranges as there are ranks times ranks times tensors, on every rank
 /// @throws  as reshard, before anything is written
-inline ReshardPlan plan_reshard(Context& rank, const std::type_identity_t<ReshardSide>& from,
+inline ReshardPlan plan_reshard(Rank& rank, const std::type_identity_t<ReshardSide>& from,
                                 const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
                                 SourceLocation where = SourceLocation::current()) {
     return detail::with_reshard(rank, from, to, options, where, [](detail::ReshardRun& run) { return run.plan(); });
@@ -61,7 +61,7 @@ inline ReshardPlan plan_reshard(Context& rank, const std::type_identity_t<Reshar
 ///          its path is the file that a save would have written. UsageError for a plan that was made for states that
 ///          lie otherwise. The engine's error when a rank fails. An error after the first element was moved leaves
 ///          the destination as a failed load: it is refused until another reshard or load succeeds
-inline ReshardReport reshard(Context& rank, const ReshardPlan& plan, const std::type_identity_t<ReshardSide>& from,
+inline ReshardReport reshard(Rank& rank, const ReshardPlan& plan, const std::type_identity_t<ReshardSide>& from,
                              const std::type_identity_t<ReshardSide>& to,
                              SourceLocation where = SourceLocation::current()) {
     return detail::with_reshard(rank, from, to, plan.options(), where, [&](detail::ReshardRun& run) {
@@ -71,7 +71,7 @@ inline ReshardReport reshard(Context& rank, const ReshardPlan& plan, const std::
     });
 }
 /// The same with a plan that is made for this call.
-inline ReshardReport reshard(Context& rank, const std::type_identity_t<ReshardSide>& from,
+inline ReshardReport reshard(Rank& rank, const std::type_identity_t<ReshardSide>& from,
                              const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
                              SourceLocation where = SourceLocation::current()) {
     return detail::with_reshard(rank, from, to, options, where, [&](detail::ReshardRun& run) {

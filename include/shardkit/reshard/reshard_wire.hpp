@@ -11,7 +11,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/broadcast.hpp>
 #include <shardkit/verbs/send_receive.hpp>
 
@@ -48,7 +48,7 @@ class ReshardWire {
 
 class ReshardWireOf final : public ReshardWire, NotCopied {
   public:
-    explicit ReshardWireOf(Context& context) : context_(context) {}
+    explicit ReshardWireOf(Rank& rank) : context_(rank) {}
 
     bool on_host() const noexcept override { return host_reads(context_.compute_stream()); }
     List<std::size_t> hosts() const override {
@@ -114,7 +114,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         return {message.staged ? staging.data() : own, message.bytes};
     }
 
-    Context& context_;
+    Rank& context_;
     Buffer out_, in_;
     std::vector<std::uint8_t> host_out_, host_in_;  // where the engine's memory is a device's
 };

@@ -12,9 +12,9 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_part.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 
@@ -90,10 +90,10 @@ struct HeldPiece {
 /// Returns the digest of each piece; 0 for an empty one.
 /// Order:   behind the compute stream's work, for which the host waits. Local work.
 /// Cost:    reads the pieces once. Memory: 8 bytes for each, and 32 kB
-inline std::vector<std::uint64_t> digests_of(Context& context, const List<HeldPiece>& pieces) {
+inline std::vector<std::uint64_t> digests_of(Rank& rank, const List<HeldPiece>& pieces) {
     constexpr std::size_t lanes = DigestElements<std::uint32_t>::most_lanes;
-    const auto memory = EngineTable<std::uint64_t>::zeroed(context, pieces.size() + lanes);
-    const auto stream = context.compute_stream();
+    const auto memory = EngineTable<std::uint64_t>::zeroed(rank, pieces.size() + lanes);
+    const auto stream = rank.compute_stream();
     std::uint64_t* into = memory.data() + lanes;
     const auto digest = [&]<class Word>(Word /*any*/, const HeldPiece& piece) {
         using Work = DigestElements<Word>;

@@ -17,7 +17,7 @@
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/policy/precision.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/coded_parameters.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
@@ -81,7 +81,7 @@ struct ElementTable : PrecisionValues {
 
     /// Writes those of a parameter's values that lie in `target`, which begins with element `origin` of the flat
     /// order. `digest`, unless null, takes the written values.
-    void (*write)(const Context& context, const PlacedParameter& parameter, WrittenAs how, const Elements& target,
+    void (*write)(const Rank& rank, const PlacedParameter& parameter, WrittenAs how, const Elements& target,
                   std::size_t origin, const TensorValueSource& values, ValuesDigest* digest);
     void (*digest_gathered)(ValuesDigest& digest, const Elements& values);
     Convert to_masters;  ///< from gathered elements; null where there are none, or codes
@@ -142,10 +142,10 @@ constexpr ElementTable element_table_of() {
     static_cast<PrecisionValues&>(table) = precision_values<Precision>;
     table.code_scale = scale_of<typename Precision::Written>;
     table.on_host = host_conversions<typename Kernels::Loops, Precision>();
-    table.write = [](const auto& context, const auto& parameter, WrittenAs how, const auto& target,
-                     std::size_t origin, const auto& values, ValuesDigest* digest) {
+    table.write = [](const auto& rank, const auto& parameter, WrittenAs how, const auto& target, std::size_t origin,
+                     const auto& values, ValuesDigest* digest) {
         in_form<Precision>(how, target, [&](auto elements, auto rounding) {
-            write_rounded<decltype(rounding)>(context, parameter, elements, origin, values, digest);
+            write_rounded<decltype(rounding)>(rank, parameter, elements, origin, values, digest);
         });
     };
     table.digest_gathered = [](ValuesDigest& digest, const auto& values) {

@@ -30,10 +30,10 @@ class GradientStore {
     using Sums = ElementTable::Sums;
 
     /// `adopted` is the user's own full gradient buffer, or empty where the library allocates it.
-    GradientStore(Context& context, const GroupGeometry& geometry, const ElementTable& elements,
+    GradientStore(Rank& rank, const GroupGeometry& geometry, const ElementTable& elements,
                   const GroupCommunicators& communicators, GroupStatements& statements, GroupStep& step,
                   const StoredElements& adopted)
-        : context_(&context),
+        : context_(&rank),
           geometry_(&geometry),
           elements_(&elements),
           statements_(&statements),
@@ -48,10 +48,10 @@ class GradientStore {
         zeroed_ = zeroed_ranges(geometry);
         const std::size_t sum = geometry.sizes.reduction;
         const auto buffer = [&](std::string_view what, std::size_t bytes) {
-            return group_buffer<std::uint8_t>(context, geometry.path, what, bytes);
+            return group_buffer<std::uint8_t>(rank, geometry.path, what, bytes);
         };
         if (table.gradient_bytes > 0) {
-            lease_ = group_lease(context, geometry, SlotPurpose::gradient, table.gradient_bytes);
+            lease_ = group_lease(rank, geometry, SlotPurpose::gradient, table.gradient_bytes);
         } else if (adopted.empty()) {
             full_memory_ = buffer("full gradients", bottom().size() * geometry.sizes.gradient);
             full_ = full_memory_.data();
@@ -59,7 +59,7 @@ class GradientStore {
         if (const BufferRow* const reduced = table.find(Role::reduced); reduced != nullptr) {
             reduces_beside_ = true;
             if (table.reduced_bytes > 0) {
-                sums_ = group_lease(context, geometry, SlotPurpose::sums, table.reduced_bytes);
+                sums_ = group_lease(rank, geometry, SlotPurpose::sums, table.reduced_bytes);
             } else {
                 reduced_memory_ = buffer("reduced gradients", geometry.range(reduced->extent).size() * sum);
             }
@@ -330,7 +330,7 @@ class GradientStore {
             .subspan(number * subtotal_numel_, subtotal_numel_);
     }
 
-    Context* context_;
+    Rank* context_;
     const GroupGeometry* geometry_;
     const ElementTable* elements_;
     GroupStatements* statements_;

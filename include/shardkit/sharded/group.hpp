@@ -21,7 +21,7 @@
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/adopted_ranges.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
@@ -64,7 +64,7 @@ struct AdoptedElements {
 /// a checkpoint use groups through this class alone.
 class Group : NotCopied {
   public:
-    Context& context() const noexcept { return context_; }
+    Rank& context() const noexcept { return context_; }
     const GroupGeometry& geometry() const noexcept { return geometry_; }
     const std::string& path() const noexcept { return geometry_.path; }
     bool trainable() const noexcept { return geometry_.trainable; }
@@ -313,7 +313,7 @@ class Group : NotCopied {
   protected:
     /// Collective over the mesh.
     /// @throws MemoryError; std::invalid_argument when another group has adopted some of this memory
-    Group(Context& context, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted,
+    Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted,
           SourceLocation where);
     /// Waits for the streams' work on this group's memory. A destructor cannot report an error of that work: the next
     /// wait does, if the stream keeps the error. Ends the program when a window, a handle or a step still refers to
@@ -343,7 +343,7 @@ class Group : NotCopied {
         }
     }
 
-    Context& context_;
+    Rank& context_;
     GroupGeometry geometry_;
     layout::FlatLayout layout_;
     GroupCommunicators comms_;
@@ -364,7 +364,7 @@ class Group : NotCopied {
     GradientStore gradients_;
 
   private:
-    Group(Context& context, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted);
+    Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted);
     void list_segments();
     /// Makes the digests of adopted memory as it is now, which ranks compare.
     void digest_adopted();

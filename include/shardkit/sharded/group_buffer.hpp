@@ -11,7 +11,7 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/memory/slot_pool.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/verbs/communicator.hpp>
 
@@ -21,18 +21,18 @@ namespace shardkit::detail {
 /// `offloaded`: in the host's memory instead of the engine's.
 /// @throws MemoryError when there is no memory
 template <Element T>
-HostBuffer<T> group_buffer(const Context& context, std::string_view path, std::string_view what, std::size_t n,
+HostBuffer<T> group_buffer(const Rank& rank, std::string_view path, std::string_view what, std::size_t n,
                            bool offloaded = false) {
     try {
-        return offloaded ? context.world().host_buffer<T>(n) : context.buffer<T>(n);
+        return offloaded ? rank.world().host_buffer<T>(n) : rank.buffer<T>(n);
     } catch (const std::bad_alloc&) { throw MemoryError(path, n * sizeof(T), what); }
 }
 
 /// Returns a lease on the pool of slots that groups with the same shapes share.
 /// @throws MemoryError when there is no memory
-inline SlotLease group_lease(Context& context, const GroupGeometry& group, SlotPurpose purpose, std::size_t bytes) {
+inline SlotLease group_lease(Rank& rank, const GroupGeometry& group, SlotPurpose purpose, std::size_t bytes) {
     try {
-        return SlotLease(Access::pools(context), purpose, bytes, group.alike);
+        return SlotLease(Access::pools(rank), purpose, bytes, group.alike);
     } catch (const std::bad_alloc&) { throw MemoryError(group.path, bytes, concat(name(purpose), " buffer")); }
 }
 

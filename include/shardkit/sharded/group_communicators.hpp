@@ -12,8 +12,8 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/policy/group_mesh.hpp>
-#include <shardkit/rank/context.hpp>
 #include <shardkit/rank/gather_values.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
@@ -35,16 +35,16 @@ struct GroupCommunicators {
 };
 
 /// Returns the extent of the mesh's axis dp, which a policy splits into shard groups.
-inline std::size_t dp_extent(const Context& context) { return context.grid().extent(Dp::name); }
+inline std::size_t dp_extent(const Rank& rank) { return rank.grid().extent(Dp::name); }
 
 /// Makes the communicators of a group that `policy` shards, of experts or of other parameters. Collective over the
 /// mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp
-inline GroupCommunicators make_communicators(Context& context, std::string_view path,
-                                             const rules::PolicyValues& policy, bool experts, SourceLocation where) {
+inline GroupCommunicators make_communicators(Rank& rank, std::string_view path, const rules::PolicyValues& policy,
+                                             bool experts, SourceLocation where) {
     if (path.empty()) { throw_invalid_argument(where, "Sharded: the path is empty, expected a name as 'blocks.3'"); }
-    const GroupMesh ranks(context.grid(), policy, experts, path, where);
-    const auto over = [&](const AxisNames& axes) { return context.communicator(ranks.grid(), axes, where); };
+    const GroupMesh ranks(rank.grid(), policy, experts, path, where);
+    const auto over = [&](const AxisNames& axes) { return rank.communicator(ranks.grid(), axes, where); };
     return {over(ranks.axes(Over::shards)), over(ranks.axes(Over::replicas)), over(ranks.axes(Over::data)),
             over(ranks.axes(Over::tp)), over(experts ? AxisNames(Axes<Ep>{}) : ranks.axes(Over::tp))};
 }
@@ -118,21 +118,21 @@ namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 /// Cost:    8 bytes of each rank, once for each group. If ranks differ, some hundred bytes more for each statement.
 /// @throws  std::invalid_argument, the same on every rank, which names the group, two ranks that differ and what each
 ///          has
-inline void require_same_group(Context& context, const GroupGeometry& group, SourceLocation where) {
-    if (context.world_size() == 1) { return; }
+inline void require_same_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
+    if (rank.world_size() == 1) { return; }
     const Statements own = statements_of(group);
     Fnv fnv;
     for (const Statement& one : own) { fnv.add(one.value); }
     const auto hash = static_cast<double>(fnv.hash >> 12U);
-    const std::size_t other = first_apart(gather_values(context, std::span(&hash, 1), where));
-    if (other == context.world_size()) { return; }
+    const std::size_t other = first_apart(gather_values(rank, std::span(&hash, 1), where));
+    if (other == rank.world_size()) { return; }
     const auto [first, second] = stated_apart(0, other, where, [&](std::size_t number) {
         const StatementRecord mine(own, number);
         const auto* const raw = reinterpret_cast<const unsigned char*>(&mine);
         List<double> bytes(sizeof mine);
         for (std::size_t i = 0; i < sizeof mine; ++i) { bytes[i] = raw[i]; }
-        const List<double> all = gather_values(context, bytes.span(), where);
-        List<StatementRecord> records(context.world_size());
+        const List<double> all = gather_values(rank, bytes.span(), where);
+        List<StatementRecord> records(rank.world_size());
         auto* const to = reinterpret_cast<unsigned char*>(records.data());
         for (std::size_t i = 0; i < all.size(); ++i) { to[i] = static_cast<unsigned char>(all[i]); }
         return records;

@@ -12,29 +12,27 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-inline Group::Group(Context& context, PlacedGroup&& placed, const ElementTable& elements,
-                    const AdoptedElements& adopted)
-    : context_(context),
+inline Group::Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted)
+    : context_(rank),
       geometry_(std::move(placed.group)),
       layout_(placed.layout),
       comms_(placed.communicators),
-      statements_(context.world().size() > 1, book_of(context.world()),
-                  subject_of(context.world(), concat("'", geometry_.path, "'")), geometry_,
-                  replicas(geometry_, comms_)),
+      statements_(rank.world().size() > 1, book_of(rank.world()),
+                  subject_of(rank.world(), concat("'", geometry_.path, "'")), geometry_, replicas(geometry_, comms_)),
       step_(geometry_.table),
       elements_(&elements),
-      parameters_(context, geometry_, elements, comms_, statements_, step_.group(), adopted.parameters),
-      gradients_(context, geometry_, elements, comms_, statements_, step_.group(), adopted.gradients) {
+      parameters_(rank, geometry_, elements, comms_, statements_, step_.group(), adopted.parameters),
+      gradients_(rank, geometry_, elements, comms_, statements_, step_.group(), adopted.gradients) {
     list_segments();
     if (statements_.compares_values() && !adopted.parameters.empty()) {
         statements_.before_next([this] { digest_adopted(); });
     }
-    Access::living(context).push_back(&geometry_.path);
+    Access::living(rank).push_back(&geometry_.path);
 }
 
-inline Group::Group(Context& context, PlacedGroup&& placed, const ElementTable& elements,
-                    const AdoptedElements& adopted, SourceLocation where)
-    : Group(context, std::move(placed), elements, adopted) {
+inline Group::Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted,
+                    SourceLocation where)
+    : Group(rank, std::move(placed), elements, adopted) {
     prepare_reductions(geometry_, comms_, where);
     if (!adopted.parameters.empty()) {
         const auto parameters = adopted.parameters.bytes();

@@ -37,13 +37,13 @@ struct FillWork {
 };
 /// Does with a kernel what write_rounded does.
 template <class Rounding, class T, class F>
-void fill_rounded(const Context& context, const PlacedParameter& filled, std::span<T> target, std::size_t origin,
+void fill_rounded(const Rank& rank, const PlacedParameter& filled, std::span<T> target, std::size_t origin,
                   const F& value, ValuesDigest* digest) {
     const IndexRange range = intersect(filled.range, {origin, origin + target.size()});
     if (range.empty()) { return; }
     const std::size_t first = range.begin - filled.range.begin;
     const FillWork<T, Rounding, F> work{value, filled.part, first, target.data() + (range.begin - origin)};
-    host::AnyKernels::for_each_index(context.compute_stream(), range.size(), work);
+    host::AnyKernels::for_each_index(rank.compute_stream(), range.size(), work);
     if constexpr (FloatingElement<T>) {
         if (digest == nullptr) { return; }
         digest->template add_each<T>(first, range.size(), [&](std::size_t i) { return work[i]; });
@@ -65,9 +65,9 @@ class GroupState : public Group {
 
     /// Collective over the mesh: creates sub-communicators, and the ranks compare their groups.
     /// @throws as place_group; MemoryError
-    GroupState(Context& context, const GroupValues& values, const AdoptedElements& adopted, SourceLocation where)
-        : Base(context, place_group(context, element_table<Precision>, values, where), element_table<Precision>,
-               adopted, where) {}
+    GroupState(Rank& rank, const GroupValues& values, const AdoptedElements& adopted, SourceLocation where)
+        : Base(rank, place_group(rank, element_table<Precision>, values, where), element_table<Precision>, adopted,
+               where) {}
 
     /// Returns the view of a parameter in a full buffer that starts at `full`.
     template <class T>
@@ -234,11 +234,11 @@ class ShardedState final : public GroupState<PrecisionType> {
     using Options = ShardedOptions<Group, Policy>;
 
     /// @throws what GroupState's constructor and the check of a TensorList throw
-    ShardedState(Context& context, std::string_view path, const TensorsOf<Group>& tensors, const Options& options,
+    ShardedState(Rank& rank, std::string_view path, const TensorsOf<Group>& tensors, const Options& options,
                  std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
-        : Base(context,
+        : Base(rank,
                {path, chosen_parameters<Group, Policy>(path, tensors, options, where), Group::extents,
-                Group::all_names, rules::policy_values(options.policy, dp_extent(context), where), options.packing,
+                Group::all_names, rules::policy_values(options.policy, dp_extent(rank), where), options.packing,
                 options.master, options.stochastic_rounding, options.gradient_release, options.offload},
                {adopted_parameters, adopted_gradients}, where),
           policy_(options.policy) {}

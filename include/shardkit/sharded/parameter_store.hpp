@@ -34,10 +34,10 @@ class ParameterStore {
     using Buffer = HostBuffer<std::uint8_t>;
 
     /// `adopted` is the user's own full buffer, or empty where the library allocates it.
-    ParameterStore(Context& context, const GroupGeometry& geometry, const ElementTable& elements,
+    ParameterStore(Rank& rank, const GroupGeometry& geometry, const ElementTable& elements,
                    const GroupCommunicators& communicators, GroupStatements& statements, GroupStep& step,
                    const StoredElements& adopted)
-        : context_(&context),
+        : context_(&rank),
           geometry_(&geometry),
           elements_(&elements),
           statements_(&statements),
@@ -47,10 +47,10 @@ class ParameterStore {
           full_(adopted.data()) {
         gathers_beside_ = geometry.table.find(Role::gathered) != nullptr;
         const auto buffer = [&](std::string_view what, std::size_t numel) {
-            return group_buffer<std::uint8_t>(context, geometry.path, what, numel * geometry.sizes.gather);
+            return group_buffer<std::uint8_t>(rank, geometry.path, what, numel * geometry.sizes.gather);
         };
         if (leases_full()) {
-            lease_ = group_lease(context, geometry, SlotPurpose::gather, full_numel() * geometry.sizes.gather);
+            lease_ = group_lease(rank, geometry, SlotPurpose::gather, full_numel() * geometry.sizes.gather);
         } else if (adopted.empty()) {
             full_memory_ = buffer("full parameters", full_numel());
             full_ = full_memory_.data();
@@ -62,16 +62,16 @@ class ParameterStore {
         if (coded()) {
             const Extent extent = gathers_beside_ ? Extent::shard : Extent::full;
             scales_ =
-                group_buffer<float>(context, geometry.path, "scales", geometry.scale_bytes(extent) / sizeof(float));
+                group_buffer<float>(rank, geometry.path, "scales", geometry.scale_bytes(extent) / sizeof(float));
         }
         if (geometry.splits_master()) {
-            rest_ = group_buffer<std::uint8_t>(context, geometry.path, "halves of master weights",
+            rest_ = group_buffer<std::uint8_t>(rank, geometry.path, "halves of master weights",
                                                geometry.updated.size() * sizeof(std::uint16_t), geometry.offloads());
         } else if (geometry.keeps_master()) {
             master_ =
-                group_buffer<std::uint8_t>(context, geometry.path, "master weights",
+                group_buffer<std::uint8_t>(rank, geometry.path, "master weights",
                                            geometry.updated.size() * geometry.sizes.master, geometry.offloads());
-            if (!adopted.empty()) { elements.to_masters(context.compute_stream(), gather_source(), master()); }
+            if (!adopted.empty()) { elements.to_masters(rank.compute_stream(), gather_source(), master()); }
         }
     }
 
@@ -357,7 +357,7 @@ class ParameterStore {
         }
     }
 
-    Context* context_;
+    Rank* context_;
     const GroupGeometry* geometry_;
     const ElementTable* elements_;
     GroupStatements* statements_;

@@ -14,7 +14,7 @@
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/policy/sharded_options.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_values.hpp>
@@ -32,24 +32,23 @@ struct PlacedGroup {
 /// Order:   collective over the world; the host waits.
 /// @throws  as make_communicators, check_shape, place_parameters and require_same_group; std::invalid_argument when
 ///          the packing does not go with the policy
-inline PlacedGroup place_group(Context& context, const PrecisionValues& types, const GroupValues& values,
+inline PlacedGroup place_group(Rank& rank, const PrecisionValues& types, const GroupValues& values,
                                SourceLocation where) {
     const bool experts = !values.parameters.empty() && values.parameters[0].experts;
-    const GroupCommunicators communicators = make_communicators(context, values.path, values.policy, experts, where);
+    const GroupCommunicators communicators = make_communicators(rank, values.path, values.policy, experts, where);
     for (std::size_t p = 0; p < values.fixed.size(); ++p) {
         const PlacedParameter& each = values.parameters[p];
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
     }
     require_summation(communicators, values.policy, values.path, where);
     require_frozen_bytes(values.path, types, values.parameters, where);
-    const bool offloads = !host_reads(context.compute_stream());
+    const bool offloads = !host_reads(rank.compute_stream());
     if (values.offload != Offload::none && !offloads) {
-        throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '",
-                               context.world().engine_name(),
+        throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '", rank.world().engine_name(),
                                "', whose memory is the host's already; expected Offload::none");
     }
     check_rounding(values.path, types, values.master, values.stochastic_rounding, where);
-    const AxisGrid& grid = context.grid();
+    const AxisGrid& grid = rank.grid();
     GroupGeometry g;
     g.parameters.append(values.parameters.data(), values.parameters.data() + values.parameters.size());
     g.aliases = values.all_names;
@@ -61,7 +60,7 @@ inline PlacedGroup place_group(Context& context, const PrecisionValues& types, c
     std::iota(g.by_name.begin(), g.by_name.end(), std::size_t{0});
     sort_numbers({g.by_name.data(), g.by_name.size()},
                  [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
-    g.tp_index = grid.coordinate(Tp::name, context.rank());
+    g.tp_index = grid.coordinate(Tp::name, rank.rank());
     g.ep_index = experts ? communicators.ep.rank() : 0;
     const DescribedGroup described =
         describe_on_mesh(values.path, {g.parameters.data(), g.parameters.size()}, grid, g.tp_index, g.ep_index,
@@ -83,7 +82,7 @@ inline PlacedGroup place_group(Context& context, const PrecisionValues& types, c
     g.own = g.shard(g.shard_index);
     g.piece = g.range_of(g.place());
     g.updated = g.range(g.table.updated);
-    require_same_group(context, g, where);
+    require_same_group(rank, g, where);
     return {communicators, std::move(g), described.layout};
 }
 

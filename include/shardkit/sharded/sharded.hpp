@@ -104,9 +104,9 @@ class Sharded {
     ///         empty, or another rank gives another group; std::length_error when the group's bytes overflow;
     ///         MemoryError when there is no memory
     template <class Mesh>
-    Sharded(Rank<Mesh>& rank, std::string path, Tensors tensors = {}, Options options = {},
+    Sharded(MeshRank<Mesh>& rank, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
-        : Sharded(static_cast<Context&>(rank), std::move(path), std::move(tensors), std::move(options), where) {
+        : Sharded(static_cast<Rank&>(rank), std::move(path), std::move(tensors), std::move(options), where) {
         if constexpr (requires { Policy::static_group; } && Mesh::static_dp != dynamic) {
             static_assert(Mesh::static_dp % Policy::static_group == 0,
                           "Sharded: HybridShard<N> on this mesh: N does not divide DP");
@@ -117,13 +117,13 @@ class Sharded {
                           "Sharded: HybridShard<N> of experts on this ExpertMesh: EP does not divide N x CP");
         }
     }
-    Sharded(Context& context, std::string path, Tensors tensors = {}, Options options = {},
+    Sharded(Rank& rank, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
-        : state_(make(context, path, tensors, options, {}, where)) {}
+        : state_(make(rank, path, tensors, options, {}, where)) {}
 
     /// Rejects a policy in the place of the shapes, with an error that says what to write instead.
     template <ShardPolicy Given>
-    Sharded(Context& /*context*/, const std::string& /*path*/, Given /*policy*/) {
+    Sharded(Rank& /*context*/, const std::string& /*path*/, Given /*policy*/) {
         constexpr bool is_tensors = sizeof(Given) == 0;
         static_assert(is_tensors,
                       "Sharded{rank, path, policy}: the policy is an option, and shapes stand before options: write "
@@ -134,11 +134,11 @@ class Sharded {
     /// full_values<P>(span) for every parameter, in any order.
     /// @throws std::invalid_argument when a span's size is not the parameter's
     template <class... P, class... T>
-    static Sharded from_full(Context& context, std::string path, Tensors tensors, Options options,
+    static Sharded from_full(Rank& rank, std::string path, Tensors tensors, Options options,
                              FullValues<P, T>... values) {
         static_assert(sizeof...(P) == Group::count,
                       "Sharded::from_full: one full_values<P>(...) for every parameter");
-        Sharded made(context, std::move(path), std::move(tensors), std::move(options));
+        Sharded made(rank, std::move(path), std::move(tensors), std::move(options));
         (made.load(P{}, values.values, values.where), ...);
         return made;
     }
@@ -146,9 +146,9 @@ class Sharded {
     /// @throws std::invalid_argument when there are not as many ranges as parameters, or a range has another size
     /// than its parameter
     template <detail::ForwardRange Values>
-    static Sharded from_full(Context& context, std::string path, Tensors tensors, Options options,
-                             const Values& values, SourceLocation where = SourceLocation::current()) {
-        Sharded made(context, std::move(path), std::move(tensors), std::move(options), where);
+    static Sharded from_full(Rank& rank, std::string path, Tensors tensors, Options options, const Values& values,
+                             SourceLocation where = SourceLocation::current()) {
+        Sharded made(rank, std::move(path), std::move(tensors), std::move(options), where);
         const auto given =
             static_cast<std::size_t>(std::ranges::distance(std::ranges::begin(values), std::ranges::end(values)));
         if (given != made.parameters().size()) {
@@ -172,7 +172,7 @@ class Sharded {
     /// @throws  std::invalid_argument when a span has another size, another group has adopted some of it, or the
     /// policy
     ///          shards parameters or keeps no full gradients that could be adopted; nothing is changed then
-    static Sharded adopt(Context& context, std::string path, Tensors tensors, AdoptedMemory<Gather, Gradient> memory,
+    static Sharded adopt(Rank& rank, std::string path, Tensors tensors, AdoptedMemory<Gather, Gradient> memory,
                          Options options = adopting(), SourceLocation where = SourceLocation::current()) {
         static_assert(
             !Precision::gathers_codes,
@@ -181,18 +181,18 @@ class Sharded {
             constexpr bool whole = Policy::parameters == Placement::replicated;
             static_assert(whole, "Sharded::adopt: only a policy that keeps whole parameters works in place");
         }
-        check_adopted(context, path, tensors, memory, options, where);
-        context.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
-        context.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
-        return Sharded(make(context, path, tensors, options, memory, where));
+        check_adopted(rank, path, tensors, memory, options, where);
+        rank.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
+        rank.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
+        return Sharded(make(rank, path, tensors, options, memory, where));
     }
     /// Returns the number of elements of such a group's full buffer, padding included: what to allocate for `adopt`.
     /// Cost:    arithmetic; no communication
     /// @throws  as the constructor
-    static std::size_t buffer_numel(const Context& context, std::string_view path, const Tensors& tensors,
+    static std::size_t buffer_numel(const Rank& rank, std::string_view path, const Tensors& tensors,
                                     const Options& options = adopting(),
                                     SourceLocation where = SourceLocation::current()) {
-        return describe_group<Group, Policy, Precision>(path, tensors, context.grid(), options, where).buffer_numel;
+        return describe_group<Group, Policy, Precision>(path, tensors, rank.grid(), options, where).buffer_numel;
     }
     /// Returns the options with the layout of adopted memory: no padding between parameters, and behind the last one
     /// only where the policy shards.
@@ -328,7 +328,7 @@ class Sharded {
     }
     const Policy& policy(SourceLocation where = SourceLocation::current()) const { return live(where).policy(); }
     bool trainable(SourceLocation where = SourceLocation::current()) const { return live(where).trainable(); }
-    Context& context(SourceLocation where = SourceLocation::current()) const { return live(where).context(); }
+    Rank& context(SourceLocation where = SourceLocation::current()) const { return live(where).context(); }
 
   private:
     friend detail::Access;
@@ -340,18 +340,17 @@ class Sharded {
         return *state_;
     }
 
-    static detail::Owned<State> make(Context& context, std::string_view path, const Tensors& tensors,
+    static detail::Owned<State> make(Rank& rank, std::string_view path, const Tensors& tensors,
                                      const Options& options, AdoptedMemory<Gather, Gradient> memory,
                                      SourceLocation where) {
         static_assert(rules::PolicyRules<Policy>::hold);
         return detail::Owned<State>(
-            new State(context, path, tensors, options, memory.parameters, memory.gradients, where));
+            new State(rank, path, tensors, options, memory.parameters, memory.gradients, where));
     }
-    static void check_adopted(const Context& context, const std::string& path, const Tensors& tensors,
+    static void check_adopted(const Rank& rank, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
-        const rules::PolicyValues policy =
-            rules::policy_values(options.policy, context.grid().extent(Dp::name), where);
+        const rules::PolicyValues policy = rules::policy_values(options.policy, rank.grid().extent(Dp::name), where);
         if (policy.parameters != Placement::replicated) {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
                                    ", expected one that keeps whole parameters: no other works in place");
@@ -366,7 +365,7 @@ class Sharded {
                                    "': adopted gradients with GradientRelease::at_update, expected none: "
                                    "they are released into buffers that groups take turns in");
         }
-        const auto group = describe_group<Group, Policy, Precision>(path, tensors, context.grid(), options, where);
+        const auto group = describe_group<Group, Policy, Precision>(path, tensors, rank.grid(), options, where);
         const auto check = [&](std::string_view what, std::size_t given, std::size_t expected) {
             if (given == expected) { return; }
             throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",

@@ -14,7 +14,7 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/policy/precision.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
@@ -44,11 +44,11 @@ void gather_whole(const GroupCommunicators& comms, const GroupGeometry& group, s
 /// Returns a group's values: `part`, this rank's, if that is all of them, and otherwise what is gathered of it into a
 /// buffer for it, as gather_whole.
 template <class T>
-std::span<const T> whole_group(Context& context, const GroupCommunicators& comms, const GroupGeometry& group,
+std::span<const T> whole_group(Rank& rank, const GroupCommunicators& comms, const GroupGeometry& group,
                                std::span<const T> part, HostBuffer<T>& gathered, std::string_view what, Stream stream,
                                engine::CallSite site) {
     if (part.size() == group.buffer_numel) { return part; }
-    gathered = group_buffer<T>(context, group.path, what, group.buffer_numel);
+    gathered = group_buffer<T>(rank, group.path, what, group.buffer_numel);
     gather_whole(comms, group, part, gathered.span(), stream, site);
     return gathered.span();
 }
@@ -59,12 +59,12 @@ template <class T>
 class WholeTensor {
   public:
     /// `group` and `part` must outlive this object.
-    WholeTensor(Context& context, const GroupCommunicators& over, const GroupGeometry& group, std::size_t parameter,
+    WholeTensor(Rank& rank, const GroupCommunicators& over, const GroupGeometry& group, std::size_t parameter,
                 std::span<const T> part, Stream stream, SourceLocation where)
         : group_(group), parameter_(parameter), stream_(stream), parts_(part) {
         const auto gather = [&](const Communicator& ranks, const char* text, auto& gathered) {
             if (ranks.size() == 1) { return; }
-            gathered = group_buffer<T>(context, group.path, text, parts_.size() * ranks.size());
+            gathered = group_buffer<T>(rank, group.path, text, parts_.size() * ranks.size());
             const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
             all_gather(ranks, parts_, gathered.span(), stream, {where, subject_of(ranks, what)});
             parts_ = gathered.span();
@@ -159,14 +159,14 @@ void in_form(WrittenAs how, const StoredElements& target, const F& f) {
 /// Writes those of a parameter's values that lie in `target`, which begins with element `origin` of the flat order,
 /// rounded by `Rounding`. `digest`, unless null, takes the written values.
 template <class Rounding, class T>
-void write_rounded(const Context& context, const PlacedParameter& written, std::span<T> target, std::size_t origin,
+void write_rounded(const Rank& rank, const PlacedParameter& written, std::span<T> target, std::size_t origin,
                    const TensorValueSource& values, ValuesDigest* digest) {
     const IndexRange range = intersect(written.range, {origin, origin + target.size()});
     const T* const array = values.array<T>();
     const bool as_it_is = array != nullptr && Rounding::template keeps<T>;
     constexpr std::size_t read_at_once = 128;
     double read[read_at_once];
-    List<T> staged(std::min(staged_elements(context.compute_stream()), range.size()));
+    List<T> staged(std::min(staged_elements(rank.compute_stream()), range.size()));
     const auto add = [&](std::span<const T> written_now, std::size_t first) {
         if constexpr (FloatingElement<T>) {
             if (digest != nullptr) { digest->add(first, written_now); }
@@ -177,7 +177,7 @@ void write_rounded(const Context& context, const PlacedParameter& written, std::
         const std::size_t run = std::min(written.part.run_at(first), range.end - at);
         if (as_it_is && run >= staged.size()) {
             const std::span<const T> whole_run(array + written.part.whole_index(first), run);
-            host::AnyKernels::copy_in(context.compute_stream(), whole_run, target.subspan(at - origin, run));
+            host::AnyKernels::copy_in(rank.compute_stream(), whole_run, target.subspan(at - origin, run));
             add(whole_run, first);
             at += run;
             continue;
@@ -189,7 +189,7 @@ void write_rounded(const Context& context, const PlacedParameter& written, std::
             for (std::size_t k = 0; k < some.size(); ++k) { staged[i + k] = Rounding::template of<T>(some[k]); }
         }
         const std::span<const T> written_now = staged.span().first(count);
-        host::AnyKernels::copy_in(context.compute_stream(), written_now, target.subspan(at - origin, count));
+        host::AnyKernels::copy_in(rank.compute_stream(), written_now, target.subspan(at - origin, count));
         add(written_now, first);
         at += count;
     }

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include <shardkit/detail/access.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/step/shard_runs.hpp>

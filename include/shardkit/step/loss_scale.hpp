@@ -19,7 +19,7 @@ namespace detail {
 struct ModelName {
     std::uint64_t identity = 0;  ///< 0: none
     std::string path;
-    const void* context = nullptr;  ///< of its rank
+    const void* rank = nullptr;  ///< of its rank
 };
 /// The use of a loss scale in one step.
 struct LossScaleUse {
@@ -37,10 +37,9 @@ struct LossScaleUse {
 class LossScale {
   public:
     /// @throws std::invalid_argument, see validate
-    explicit LossScale(Context& context, LossScaleOptions options = {},
-                       SourceLocation where = SourceLocation::current())
-        : context_(&context), state_(context, LossScaleState(validated(options, where))) {
-        if (detail::StatementBook* const book = detail::book_of(context.world())) {
+    explicit LossScale(Rank& rank, LossScaleOptions options = {}, SourceLocation where = SourceLocation::current())
+        : context_(&rank), state_(rank, LossScaleState(validated(options, where))) {
+        if (detail::StatementBook* const book = detail::book_of(rank.world())) {
             stated_ =
                 book->keep({{"loss scale's initial", detail::number_text(options.initial), where},
                             {"loss scale's growth_factor", detail::number_text(options.growth_factor), where},
@@ -76,7 +75,7 @@ class LossScale {
     /// Counts one more step that uses it.
     detail::LossScaleUse use() noexcept { return {state_.data(), detail::hash_of(stated_), ++uses_}; }
     void bind(const detail::ModelName& model, SourceLocation where) {
-        if (model.context != context_) {
+        if (model.rank != context_) {
             throw_usage_error(where,
                               "reduce: this LossScale was made with another rank object than the groups of the "
                               "model of '",
@@ -96,7 +95,7 @@ class LossScale {
         return options;
     }
 
-    const Context* context_;
+    const Rank* context_;
     detail::EngineTable<LossScaleState> state_;
     detail::ModelName model_;
     SourceLocation bound_at_{};

@@ -64,9 +64,9 @@ class Reduced {
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
     /// Returns the factor that turns the sums in memory into gradients. Waits for the compute stream where there is a
     /// loss scale.
-    double scale(Context& context) const {
+    double scale(Rank& rank) const {
         if (loss_scale_ == nullptr) { return divisor_scale(); }
-        const LossScaleState now = context.read(loss_scale_);
+        const LossScaleState now = rank.read(loss_scale_);
         return detail::unscale(divisor_scale(), &now);
     }
 
@@ -95,14 +95,14 @@ inline double divisor_of(const Groups& groups, const Divisor& divisor, SourceLoc
 /// that the program made the sums itself, which are then compared too.
 inline StatedStep state_divisor(const Groups& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
                                 SourceLocation where, bool assumed = false) {
-    auto& context = detail::context_of(groups, where);
+    auto& rank = detail::context_of(groups, where);
     StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
     step.other_divisor = divisor.other();
     if (assumed) {
         for (Group& group : Access::each(groups, where)) { group.digest_reduced(step); }
     }
     const StatementHash stated = step.gradients_hash();
-    if (StatementBook* const book = book_of(context.world())) { book->note(step); }
+    if (StatementBook* const book = book_of(rank.world())) { book->note(step); }
     for (Group& group : Access::each(groups, where)) { group.statements().set_gradients(stated); }
     return step;
 }

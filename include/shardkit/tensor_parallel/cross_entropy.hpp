@@ -21,14 +21,14 @@ template <class A>
 class CrossEntropy {
   public:
     /// Allocates the memory for up to `tokens` tokens at a time.
-    CrossEntropy(Context& context, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
-        : context_(context),
+    CrossEntropy(Rank& rank, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
+        : context_(rank),
           tp_(tp),
           part_(part),
-          workers_(detail::row_workers<host::AnyKernels>(context.compute_stream())),
-          largest_(detail::EngineTable<A>::zeroed(context, tokens)),
-          sums_(detail::EngineTable<A>::zeroed(context, 2 * tokens)),
-          partial_(detail::EngineTable<A>::zeroed(context, workers_ * tokens)) {}
+          workers_(detail::row_workers<host::AnyKernels>(rank.compute_stream())),
+          largest_(detail::EngineTable<A>::zeroed(rank, tokens)),
+          sums_(detail::EngineTable<A>::zeroed(rank, 2 * tokens)),
+          partial_(detail::EngineTable<A>::zeroed(rank, workers_ * tokens)) {}
 
     /// Computes losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit, and replaces every logit
     /// by scale * (softmax - onehot), the gradient of scale times the sum of the losses. Padded columns become 0.
@@ -69,7 +69,7 @@ class CrossEntropy {
     }
 
   private:
-    Context& context_;
+    Rank& context_;
     Communicator tp_;
     VocabularyPart part_;
     std::size_t workers_;

@@ -38,7 +38,7 @@ inline std::uint64_t hash_seed(const PlacedParameter& parameter) noexcept {
 /// Collects what this rank counts in hashes over all ranks, so that each element is counted by exactly one rank.
 class HashSum {
   public:
-    explicit HashSum(Context& context) : context_(context) {}
+    explicit HashSum(Rank& rank) : context_(rank) {}
 
     void add(const GroupGeometry& group, const HeldMemory& values) {
         List<HeldPiece> pieces;
@@ -74,7 +74,7 @@ class HashSum {
     }
 
   private:
-    Context& context_;
+    Rank& context_;
     std::vector<ValuesHash> hashes_;
     List<HeldPiece> pieces_;
     std::vector<std::size_t> of_;  // the hash that each piece counts in

@@ -49,7 +49,7 @@ inline std::string named_ranks(std::span<const std::size_t> ranks) {
 /// Compares what ranks hold more than once. Each rank adds the same items in the same order, then calls `compare`.
 class ReplicaComparison {
   public:
-    explicit ReplicaComparison(Context& context) : context_(context) {}
+    explicit ReplicaComparison(Rank& rank) : context_(rank) {}
 
     /// Adds all pieces of a group's buffer that other ranks hold as well.
     void add(const GroupGeometry& group, const HeldMemory& values) {
@@ -191,7 +191,7 @@ class ReplicaComparison {
                       named_ranks(right));
     }
 
-    Context& context_;
+    Rank& context_;
     std::vector<HolderSet> sets_;
     std::map<std::pair<std::string, std::vector<std::string_view>>, std::size_t> numbers_;  // of sets_
     std::vector<Item> items_;

@@ -119,7 +119,7 @@ TEST_CASE("threads: what splits and ranks in a loop take is given back, and hand
                     barrier(half, world.reduction_stream());
                     const shardkit::Communicator copy = half.named("copy");
                     const shardkit::Communicator alone = split(half, half.rank(), 0, "alone");
-                    Rank<DeviceMesh<2, 2>> rank{DeviceMesh<2, 2>{}, world};
+                    MeshRank<DeviceMesh<2, 2>> rank{DeviceMesh<2, 2>{}, world};
                     barrier(rank.template sub_mesh<Axes<Dp>>(), {});
                     barrier(copy, {});
                 }

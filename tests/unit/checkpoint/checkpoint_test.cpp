@@ -68,10 +68,10 @@ template <class T, class Precision = sk::DefaultPrecision<T>>
 struct Model {
     using Layer = sk::Sharded<Block<T>, sk::DynamicPolicy, Precision>;
 
-    Model(sk::Context& context, const sk::DynamicPolicy& policy) {
+    Model(sk::Rank& rank, const sk::DynamicPolicy& policy) {
         layers.reserve(2);
         for (const char* path : {"blocks.0", "blocks.1"}) {
-            layers.emplace_back(context, path, sk::Shapes<Block<T>>{}, typename Layer::Options{policy});
+            layers.emplace_back(rank, path, sk::Shapes<Block<T>>{}, typename Layer::Options{policy});
         }
     }
     auto groups() { return sk::Model{layers}; }
@@ -108,10 +108,10 @@ struct Model {
 
 /// A model, and all else that a state can hold.
 struct Training {
-    Training(sk::Context& context, const sk::DynamicPolicy& policy, double scale = 2)
-        : model(context, policy),
+    Training(sk::Rank& rank, const sk::DynamicPolicy& policy, double scale = 2)
+        : model(rank, policy),
           optimizer(model.groups()),
-          loss_scale(context, {.initial = scale}),
+          loss_scale(rank, {.initial = scale}),
           state(model.groups(), optimizer, loss_scale) {
         state.blob("sampler", blob);
     }

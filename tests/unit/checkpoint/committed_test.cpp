@@ -46,8 +46,8 @@ using Layer = sk::Sharded<sk::TensorList<float>, sk::NoShard>;
 
 /// A model of two tensors and an optimizer whose states are called so.
 struct Training {
-    explicit Training(sk::Context& context, std::string_view first = "first", std::string_view second = "second")
-        : layer(context, "layer", sk::TensorList<float>{{"a", {3, 5}}, {"b", {3, 5}}}),
+    explicit Training(sk::Rank& rank, std::string_view first = "first", std::string_view second = "second")
+        : layer(rank, "layer", sk::TensorList<float>{{"a", {3, 5}}, {"b", {3, 5}}}),
           optimizer(named_states::optimizer(sk::Model{layer}, first, second)),
           state(sk::Model{layer}, optimizer) {
         layer.initialize([](std::string_view, std::string_view name, std::uint64_t i) {

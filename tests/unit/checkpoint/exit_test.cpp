@@ -29,8 +29,8 @@ struct Trainer {
     using Layer = sk::Sharded<sk::Params<Weight>, sk::FullShard>;
 
     sk::self::World world;
-    sk::Context context{sk::DeviceMesh{1}.grid(), sk::Communicator(world), {}};
-    Layer layer{context, "layer"};
+    sk::Rank rank{sk::DeviceMesh{1}.grid(), sk::Communicator(world), {}};
+    Layer layer{rank, "layer"};
     std::optional<sk::checkpoint::PendingSave> pending;
 };
 std::unique_ptr<Trainer> trainer;

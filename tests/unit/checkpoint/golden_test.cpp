@@ -68,14 +68,14 @@ struct Training {
     using Layer = sk::Sharded<Block, sk::DynamicPolicy, Mixed>;
     using Listed = sk::Sharded<sk::TensorList<sk::bf16>, sk::DynamicPolicy, Mixed>;
 
-    Training(sk::Context& context, const sk::DynamicPolicy& policy)
-        : layer(context, "layer", {}, {policy}),
-          listed(context, "listed", sk::TensorList<sk::bf16>{{"a", {3, 5}}, {"b", {2}}}, {policy}),
+    Training(sk::Rank& rank, const sk::DynamicPolicy& policy)
+        : layer(rank, "layer", {}, {policy}),
+          listed(rank, "listed", sk::TensorList<sk::bf16>{{"a", {3, 5}}, {"b", {2}}}, {policy}),
           groups(layer, listed),
           optimizer(groups, {.learning_rate = learning_rate, .epsilon = 1e-30, .weight_decay = 0},
                     {{.matches = [](std::string_view, std::string_view name) { return name == "bias"; },
                       .beta1 = beta1_of("bias")}}),
-          loss_scale(context, {.initial = loss_scale_value}),
+          loss_scale(rank, {.initial = loss_scale_value}),
           state(groups, optimizer, loss_scale) {
         state.blob("sampler", blob);
     }

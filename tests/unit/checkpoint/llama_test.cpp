@@ -55,10 +55,10 @@ struct Model {
     template <class P>
     using Group = sk::Sharded<P, sk::DynamicPolicy>;
 
-    Model(sk::Context& context, const sk::DynamicPolicy& policy)
-        : ends(context, "model", {}, {policy}), head(context, "lm_head", {}, {policy}) {
+    Model(sk::Rank& rank, const sk::DynamicPolicy& policy)
+        : ends(rank, "model", {}, {policy}), head(rank, "lm_head", {}, {policy}) {
         for (std::size_t l = 0; l < layers; ++l) {
-            blocks.emplace_back(context, "model.layers." + std::to_string(l), sk::Shapes<Block>{},
+            blocks.emplace_back(rank, "model.layers." + std::to_string(l), sk::Shapes<Block>{},
                                 typename Group<Block>::Options{policy});
         }
     }

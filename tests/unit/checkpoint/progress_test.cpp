@@ -53,7 +53,7 @@ sk::TensorList<double> tensors(const std::vector<std::string>& names, const std:
     }
     return sk::TensorList<double>(list);
 }
-Layer layer_of(sk::Context& rank, std::string path, const std::vector<std::string>& names,
+Layer layer_of(sk::Rank& rank, std::string path, const std::vector<std::string>& names,
                const std::vector<std::string>& frozen = {}) {
     Layer layer(
         rank, std::move(path), tensors(names, frozen),

@@ -69,7 +69,7 @@ double value(std::string_view name, std::uint64_t i) {
 }
 
 struct Training {
-    Training(sk::Context& rank, const sk::DynamicPolicy& policy)
+    Training(sk::Rank& rank, const sk::DynamicPolicy& policy)
         : block(rank, "m", {}, {policy}), values(rank, "n", {}, {policy}), model(block, values), optimizer(model) {
         model.initialize([](auto, auto name, std::uint64_t i) { return value(name, i); });
     }

@@ -193,7 +193,7 @@ TEST_CASE("experts: Muon takes each expert's matrix, with the bits of one rank a
 TEST_CASE("experts: a state goes to another ep without a file") {
     const auto kinds = all_kinds();
     sk::threads::run(Mesh{sk::DeviceMesh{4, 1}, 2}, [&](auto& rank) {
-        sk::Rank<Mesh> other{Mesh{sk::DeviceMesh{2, 2}, 2}, rank.world(), {}, rank.streams()};
+        sk::MeshRank<Mesh> other{Mesh{sk::DeviceMesh{2, 2}, 2}, rank.world(), {}, rank.streams()};
         const sk::DynamicPolicy full(sk::TreeSums<sk::FullShard>{sk::Slices{4}});
         const sk::DynamicPolicy other_policy(sk::TreeSums<sk::ShardGradOp>{sk::Slices{4}});
         Training from(rank, full, full);
@@ -238,7 +238,7 @@ std::vector<On> all_sides() {
 
 TEST_CASE("experts: a state goes to any mesh, ep and policy without a file, with the values that were saved") {
     struct Rank {
-        sk::Rank<Mesh> rank;
+        sk::MeshRank<Mesh> rank;
         Training training;
         sk::checkpoint::State state;
 

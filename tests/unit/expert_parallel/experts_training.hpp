@@ -75,7 +75,7 @@ struct Training {
     using DenseLayer = sk::Sharded<Dense, sk::DynamicPolicy>;
     using ExpertLayer = sk::Sharded<Experts, sk::DynamicPolicy>;
 
-    Training(sk::Context& rank, const sk::DynamicPolicy& of_dense, const sk::DynamicPolicy& of_experts)
+    Training(sk::Rank& rank, const sk::DynamicPolicy& of_dense, const sk::DynamicPolicy& of_experts)
         : context(rank),
           dense(rank, "dense", {}, {of_dense}),
           experts(rank, "experts", {}, {of_experts}),
@@ -131,7 +131,7 @@ struct Training {
         return optimizer.step(std::move(accumulation), {.divisor = sk::mean, .max_norm = 1}).value();
     }
 
-    sk::Context& context;
+    sk::Rank& context;
     DenseLayer dense;
     ExpertLayer experts;
     decltype(sk::Model{std::declval<DenseLayer&>(), std::declval<ExpertLayer&>()}) model;
@@ -152,7 +152,7 @@ inline std::ostream& operator<<(std::ostream& out, const Trained& trained) {
     return out;
 }
 
-inline Trained train_on(sk::Context& rank, const sk::DynamicPolicy& dense, const sk::DynamicPolicy& experts) {
+inline Trained train_on(sk::Rank& rank, const sk::DynamicPolicy& dense, const sk::DynamicPolicy& experts) {
     Training training(rank, dense, experts);
     Trained mine;
     for (std::size_t step = 0; step < steps; ++step) {

@@ -38,10 +38,10 @@ inline float weight(std::size_t t, std::size_t k) { return k == 0 ? 0.5F : 0.25F
 template <class T>
 class Values {
   public:
-    Values(sk::Context& rank, std::span<const T> values) : table_(rank, values) {}
+    Values(sk::Rank& rank, std::span<const T> values) : table_(rank, values) {}
     std::span<T> span() const { return table_.span(); }
     std::span<const T> view() const { return span(); }
-    std::vector<T> on_host(sk::Context& rank) const {
+    std::vector<T> on_host(sk::Rank& rank) const {
         std::vector<T> values(table_.size());
         sk::host::AnyKernels::copy_out(rank.compute_stream(), view(), std::span(values));
         return values;
@@ -52,7 +52,7 @@ class Values {
 };
 
 /// What a layer receives, gives and makes in its backward pass, against what the tokens say.
-inline void check_layer(sk::Context& rank, std::size_t capacity) {
+inline void check_layer(sk::Rank& rank, std::size_t capacity) {
     const auto numbers = [&](const std::vector<float>& values) {
         return Values<float>(rank, std::span<const float>(values));
     };

@@ -47,7 +47,7 @@ std::vector<std::string> ends(std::size_t ranks, Faults& faults, const F& f,
     const auto errors = sk::threads::launch_and_collect(
         ranks,
         [&](auto& world) {
-            sk::Rank<sk::DeviceMesh<sk::dynamic>> rank{
+            sk::MeshRank<sk::DeviceMesh<sk::dynamic>> rank{
                 sk::DeviceMesh{ranks}, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
             planted::with_faults(rank, faults, f);
         },

@@ -115,12 +115,12 @@ std::vector<double> by_hand(const Tensor& of, int steps) {
 }
 
 struct Training {
-    Training(sk::Context& context, const sk::DynamicPolicy& policy)
-        : first(context, "first", list(), {policy}),
-          second(context, "second", list(), {policy}),
+    Training(sk::Rank& rank, const sk::DynamicPolicy& policy)
+        : first(rank, "first", list(), {policy}),
+          second(rank, "second", list(), {policy}),
           model(first, second),
           optimizer(model, options),
-          loss_scale(context, {.initial = 2}),
+          loss_scale(rank, {.initial = 2}),
           state(model, optimizer, loss_scale) {
         model.initialize([](auto, std::string_view name, auto i) { return first_of(name, i); });
     }
@@ -228,7 +228,7 @@ TEST_CASE("what is kept comes to a mesh of other ranks without a file") {
         const bool trains = rank.rank() < 4;
         const Place place = places()[trains ? 4 : 2];
         const auto part = sk::split(rank.world(), trains ? 0 : 1, rank.rank(), trains ? "from" : "to");
-        sk::Rank<Mesh> own{place.mesh, part};
+        sk::MeshRank<Mesh> own{place.mesh, part};
         Training training(own, place.policy);
         if (trains) {
             training.step(0);

@@ -93,14 +93,14 @@ template <class Precision>
 struct Trainer {
     using T = typename Precision::Gather;
     using Layer = sk::Sharded<sk::TensorList<T>, sk::DynamicPolicy, Precision>;
-    sk::Rank<Mesh>& rank;
+    sk::MeshRank<Mesh>& rank;
     Choice choice;
     Layer first, second;
     sk::Model<Precision> model{first, second};
     sk::Muon optimizer;
     sk::LossScale loss_scale;
 
-    Trainer(sk::Rank<Mesh>& on, const sk::DynamicPolicy& policy, Choice chosen = {})
+    Trainer(sk::MeshRank<Mesh>& on, const sk::DynamicPolicy& policy, Choice chosen = {})
         : rank(on),
           choice(std::move(chosen)),
           first(on, "blocks.0", tensor_list<T>(), layer_options(policy)),

@@ -51,8 +51,8 @@ template <sk::StateFormat Format>
 struct Trainer {
     using Optimizer = sk::AdamW;
 
-    Trainer(sk::Context& context, const sk::DynamicPolicy& policy, sk::MasterWeights master)
-        : layer(context, "layer", sk::Shapes<Net>{}, options(policy, master)),
+    Trainer(sk::Rank& rank, const sk::DynamicPolicy& policy, sk::MasterWeights master)
+        : layer(rank, "layer", sk::Shapes<Net>{}, options(policy, master)),
           model{layer},
           optimizer(model, sk::states_in<Format>, {.learning_rate = 0.01}),
           state(model, optimizer) {

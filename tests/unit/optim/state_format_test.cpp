@@ -47,8 +47,8 @@ using Layer = sk::Sharded<Net, sk::DynamicPolicy>;
 template <class Optimizer>
 struct Trainer {
     template <class Make>
-    Trainer(sk::Context& context, const sk::DynamicPolicy& policy, const Make& make)
-        : layer(context, "layer", sk::Shapes<Net>{}, Layer::Options{policy}),
+    Trainer(sk::Rank& rank, const sk::DynamicPolicy& policy, const Make& make)
+        : layer(rank, "layer", sk::Shapes<Net>{}, Layer::Options{policy}),
           model{layer},
           optimizer(make(model)),
           state(model, optimizer) {
@@ -561,7 +561,7 @@ struct Short : sk::Param<"bias", float, 7> {};
 struct Mixed {
     using Layer = sk::Sharded<sk::Params<Wide, Short>, sk::FullShard>;
 
-    Mixed(sk::Context& rank, const Formats& formats) : layer(rank, "layer"), model(layer) {
+    Mixed(sk::Rank& rank, const Formats& formats) : layer(rank, "layer"), model(layer) {
         if (formats.by == Formats::By::one) {
             parts.push_back(made(formats.of_weight, {}));
         } else {

@@ -45,7 +45,7 @@ template <class P>
 using Layer = sk::Sharded<sk::TensorList<typename P::Gather>, sk::DynamicPolicy, P>;
 
 template <class P>
-std::vector<Layer<P>> make_layers(sk::Context& rank, const sk::DynamicPolicy& policy, sk::GradientRelease release,
+std::vector<Layer<P>> make_layers(sk::Rank& rank, const sk::DynamicPolicy& policy, sk::GradientRelease release,
                                   std::size_t count = 4) {
     std::vector<Layer<P>> layers;
     for (std::size_t l = 0; l < count; ++l) {
@@ -139,7 +139,7 @@ const std::vector<sk::DynamicPolicy> policies{
 
 /// A step of a layer that is released, on one rank.
 struct OneStep {
-    explicit OneStep(sk::Context& rank, sk::GradientRelease release)
+    explicit OneStep(sk::Rank& rank, sk::GradientRelease release)
         : layers(make_layers<sk::Precision<float>>(rank, toy::chosen(sk::NoShard{}), release, 2)),
           model(layers),
           optimizer(model, {.learning_rate = 0.1}) {}

@@ -50,8 +50,8 @@ struct Trainer {
         all.master = master;
         return all;
     }
-    Trainer(sk::Context& context, const sk::DynamicPolicy& policy, sk::MasterWeights master)
-        : layer(context, "layer", sk::Shapes<Net>{}, options(policy, master)),
+    Trainer(sk::Rank& rank, const sk::DynamicPolicy& policy, sk::MasterWeights master)
+        : layer(rank, "layer", sk::Shapes<Net>{}, options(policy, master)),
           model{layer},
           optimizer(model, sk::states_in<Format>, {.learning_rate = 0.01}) {
         layer.initialize([](auto, auto, std::size_t i) { return 0.0137 * static_cast<double>(i % 31) - 0.15; });

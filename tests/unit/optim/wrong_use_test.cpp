@@ -69,9 +69,9 @@ TEST_CASE("groups of one size, used in another order on one of the ranks") {
 
 TEST_CASE("groups of two ranks in one model") {
     sk::threads::run(Flat{2}, [](auto& rank) {
-        sk::Rank<sk::DeviceMesh<1, 2, 1>> across(sk::DeviceMesh<1, 2, 1>{}, rank.world());
+        sk::MeshRank<sk::DeviceMesh<1, 2, 1>> across(sk::DeviceMesh<1, 2, 1>{}, rank.world());
         auto a = toy::linear_layer<sk::FullShard>(rank, "a");
-        toy::LinearLayer<sk::DynamicPolicy> b(static_cast<sk::Context&>(across), "b", toy::linear_shapes(),
+        toy::LinearLayer<sk::DynamicPolicy> b(static_cast<sk::Rank&>(across), "b", toy::linear_shapes(),
                                               {toy::chosen(sk::FullShard{}), {}, {}});
         sk::Model model{a, b};
         const auto optimizer = thrown_message<sk::UsageError>([&] { sk::SGD{model, {.learning_rate = 1}}; });

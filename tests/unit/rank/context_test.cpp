@@ -105,11 +105,11 @@ struct Pp {
     static constexpr std::string_view name = "pp";
 };
 
-static_assert(!std::is_copy_constructible_v<Context> && !std::is_move_constructible_v<Context>);
+static_assert(!std::is_copy_constructible_v<Rank> && !std::is_move_constructible_v<Rank>);
 
 }  // namespace
 
-TEST_CASE("Context: sub-meshes of one and of several axes connect the right ranks") {
+TEST_CASE("Rank: sub-meshes of one and of several axes connect the right ranks") {
     check_sub_meshes(DeviceMesh<2, 2, 2>{});
     check_sub_meshes(DeviceMesh<3, 1, 2>{});
     check_sub_meshes(DeviceMesh<4, 2, 1>{});
@@ -117,7 +117,7 @@ TEST_CASE("Context: sub-meshes of one and of several axes connect the right rank
     check_sub_meshes(DeviceMesh<dynamic, dynamic, 1, RankOrder<Cp, Dp, Tp>>{3, 2});
 }
 
-TEST_CASE("Context: the halves of a split data axis connect the right ranks") {
+TEST_CASE("Rank: the halves of a split data axis connect the right ranks") {
     struct Case {
         std::size_t dp, tp, cp, group;
     };
@@ -146,7 +146,7 @@ TEST_CASE("Context: the halves of a split data axis connect the right ranks") {
     }
 }
 
-TEST_CASE("Context: communicators carry the label of their axes") {
+TEST_CASE("Rank: communicators carry the label of their axes") {
     threads::run(DeviceMesh<4, 1, 2>{}, [](auto& rank) {
         const auto expect = [](std::string_view label, std::string_view expected) {
             if (label != expected) { throw std::logic_error(detail::concat(label, ", expected ", expected)); }
@@ -166,7 +166,7 @@ TEST_CASE("Context: communicators carry the label of their axes") {
     });
 }
 
-TEST_CASE("Context: what equals the world, or was made before, is not split again") {
+TEST_CASE("Rank: what equals the world, or was made before, is not split again") {
     // One axis: the data axis is the world.
     CHECK(splits_of(DeviceMesh<4>{}, [](auto& rank) {
               rank.template sub_mesh<Axes<Dp>>();
@@ -213,7 +213,7 @@ TEST_CASE("Context: what equals the world, or was made before, is not split agai
           }) == 2);
 }
 
-TEST_CASE("Context: one rank splits nothing and leaves no traffic") {
+TEST_CASE("Rank: one rank splits nothing and leaves no traffic") {
     self::run(DeviceMesh<1, 1, 1>{}, [](auto& rank) {
         CHECK(rank.template communicator<Axes<DpShard>>(1).axes() == "self");
         CHECK(rank.template sub_mesh<Axes<Dp, Cp>>().size() == 1);
@@ -221,14 +221,14 @@ TEST_CASE("Context: one rank splits nothing and leaves no traffic") {
     });
 }
 
-TEST_CASE("Context: a world of another size than the mesh's is an error that names both") {
+TEST_CASE("Rank: a world of another size than the mesh's is an error that names both") {
     self::World world;
-    CHECK_INVALID_ARGUMENT((Rank<DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, shardkit::Communicator(world))),
+    CHECK_INVALID_ARGUMENT((MeshRank<DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, shardkit::Communicator(world))),
                            "mesh dp=2 tp=3 cp=1 has 6 ranks, but the self world has 1");
     CHECK_INVALID_ARGUMENT(self::run(DeviceMesh(4), [](auto&) {}),
                            "mesh dp=4 tp=1 cp=1 has 4 ranks, but the self world has 1");
     const auto on_four = [](const shardkit::Communicator& three, SourceLocation where) {
-        Rank<DeviceMesh<2, 1, 2>>(DeviceMesh<2, 1, 2>{}, three, {}, {}, where);
+        MeshRank<DeviceMesh<2, 1, 2>>(DeviceMesh<2, 1, 2>{}, three, {}, {}, where);
     };
     const SourceLocation here{__FILE__, __LINE__};
     CHECK(thrown_message<Refused>([&] {
@@ -236,7 +236,7 @@ TEST_CASE("Context: a world of another size than the mesh's is an error that nam
           }) == text_at("mesh dp=2 tp=1 cp=2 has 4 ranks, but the threads world has 3", here));
 }
 
-TEST_CASE("Context: refused options and groups") {
+TEST_CASE("Rank: refused options and groups") {
     CHECK_INVALID_ARGUMENT(self::run(DeviceMesh<1>{}, [](auto&) {}, {.in_flight = 0}),
                            "RankOptions: in_flight is 0, expected at least 1");
     CHECK_INVALID_ARGUMENT(threads::run(DeviceMesh<2>{}, [](auto&) {}, {.in_flight = 0}),
@@ -248,7 +248,7 @@ TEST_CASE("Context: refused options and groups") {
                            "mesh dp=2 tp=1 cp=1: no axis dp_shard");
 }
 
-TEST_CASE("Context: a rank's own view") {
+TEST_CASE("Rank: a rank's own view") {
     threads::run(DeviceMesh<3, 1, 2>{},
                  [](auto& rank) {
                      static_assert(std::is_same_v<std::remove_cvref_t<decltype(rank.mesh())>, DeviceMesh<3, 1, 2>>);
@@ -260,15 +260,15 @@ TEST_CASE("Context: a rank's own view") {
                  {.in_flight = 5});
 }
 
-TEST_CASE("Context: the user's own axis on a mesh of four") {
+TEST_CASE("Rank: the user's own axis on a mesh of four") {
     const AxisGrid grid{{"pp", 2}, {"dp", 2}, {"tp", 1}, {"cp", 2}};
     std::vector<std::vector<Seen>> seen(grid.size());
     threads::launch(grid.size(), [&](const shardkit::Communicator& world) {
-        Context context(grid, world, {});
+        Rank rank(grid, world, {});
         auto& mine = seen[world.rank()];
-        mine.push_back(look(context.sub_mesh<Axes<Pp>>(), world.rank()));
-        mine.push_back(look(context.sub_mesh<Axes<Pp, Cp>>(), world.rank()));
-        mine.push_back(look(context.communicator<DataAxes>(2), world.rank()));
+        mine.push_back(look(rank.sub_mesh<Axes<Pp>>(), world.rank()));
+        mine.push_back(look(rank.sub_mesh<Axes<Pp, Cp>>(), world.rank()));
+        mine.push_back(look(rank.communicator<DataAxes>(2), world.rank()));
     });
     const Arange oracle(grid);
     for (std::size_t r = 0; r < grid.size(); ++r) {
@@ -289,7 +289,7 @@ int kept_alive = 0;
 template <int Number>
 struct KeptThing {
     std::size_t rank;
-    explicit KeptThing(Context& context) : rank(context.rank()) { ++kept_alive; }
+    explicit KeptThing(Rank& context) : rank(context.rank()) { ++kept_alive; }
     KeptThing(const KeptThing&) = delete;
     KeptThing& operator=(const KeptThing&) = delete;
     ~KeptThing() { --kept_alive; }
@@ -297,23 +297,22 @@ struct KeptThing {
 
 }  // namespace
 
-TEST_CASE("Context: what is kept is made once for each type, from the context, and freed with it") {
-    self::run(DeviceMesh<1>{}, [](auto& rank) {
-        Context& context = rank;
-        auto& first = context.template kept<KeptThing<1>>();
+TEST_CASE("Rank: what is kept is made once for each type, from the context, and freed with it") {
+    self::run(DeviceMesh<1>{}, [](Rank& rank) {
+        auto& first = rank.template kept<KeptThing<1>>();
         CHECK(first.rank == 0);
         first.rank = 7;
-        auto& second = context.template kept<KeptThing<2>>();
+        auto& second = rank.template kept<KeptThing<2>>();
         CHECK(second.rank == 0);
-        CHECK(&context.template kept<KeptThing<1>>() == &first);
-        CHECK(&context.template kept<KeptThing<2>>() == &second);
+        CHECK(&rank.template kept<KeptThing<1>>() == &first);
+        CHECK(&rank.template kept<KeptThing<2>>() == &second);
         CHECK(first.rank == 7);
         CHECK(kept_alive == 2);
     });
     CHECK(kept_alive == 0);
 }
 
-TEST_CASE("Context: an adopted communicator serves its sub-mesh, and no other is made") {
+TEST_CASE("Rank: an adopted communicator serves its sub-mesh, and no other is made") {
     threads::run(DeviceMesh{2, 1, 3}, [](auto& rank) {
         const std::size_t cp = rank.rank() % 3;
         const std::size_t dp = rank.rank() / 3;
@@ -331,7 +330,7 @@ TEST_CASE("Context: an adopted communicator serves its sub-mesh, and no other is
     });
 }
 
-TEST_CASE("Context: an adopted communicator of the wrong size or order is refused") {
+TEST_CASE("Rank: an adopted communicator of the wrong size or order is refused") {
     threads::run(DeviceMesh{4}, [](auto& rank) {
         const auto half = split(rank.world(), rank.rank() / 2, rank.rank(), "half");
         const std::string size = thrown_message<Refused>([&] { rank.adopt(Axes<Dp>{}, half); });

@@ -49,7 +49,7 @@ TEST_CASE("more than 2^32 bytes are brought from two ranks to another one") {
     sk::threads::run(sk::DeviceMesh<3>{}, [&](auto& rank) {
         const bool sends = rank.rank() < 2;
         const auto ranks = sk::split(rank.world(), sends ? 0 : 1, rank.rank(), sends ? "source" : "destination");
-        sk::Rank<sk::DeviceMesh<1, sk::dynamic>> part{sk::DeviceMesh<1, sk::dynamic>(1, ranks.size()), ranks};
+        sk::MeshRank<sk::DeviceMesh<1, sk::dynamic>> part{sk::DeviceMesh<1, sk::dynamic>(1, ranks.size()), ranks};
         Layer layer(part, "layer");
         if (sends) {
             layer.initialize([](std::string_view, std::string_view, std::uint64_t i) { return value_of(i); });

@@ -361,7 +361,7 @@ Ended end_reshard(std::size_t culprit, std::chrono::milliseconds deadline, const
     ended.launched = thrown_message<Error>([&] {
         sk::threads::run(sk::DeviceMesh<all_ranks>{}, [&](auto& plain) {
             const sk::Communicator world(std::make_shared<const FailsToSend>(plain.world().verbs(), culprit, mishap));
-            sk::Rank<sk::DeviceMesh<all_ranks>> rank{{}, world};
+            sk::MeshRank<sk::DeviceMesh<all_ranks>> rank{{}, world};
             Both both(rank);
             if (both.from) { fill(*both.from); }
             const auto before = both.from ? bytes_of(*both.from) : std::vector<std::byte>();
@@ -442,7 +442,7 @@ void check_hosts(std::uint64_t kept_bytes) {
     std::mutex mutex;
     sk::threads::run(sk::DeviceMesh<8>{}, [&](auto& plain) {
         const sk::Communicator world(std::make_shared<const OnHosts>(plain.world().verbs()));
-        sk::Rank<sk::DeviceMesh<8>> rank{{}, world};
+        sk::MeshRank<sk::DeviceMesh<8>> rank{{}, world};
         Both<std::remove_reference_t<decltype(rank)>, To> both(rank, four,
                                                                {Mesh(5, 1, 1), case_of(sk::NoShard{}), 3});
         if (both.from) { fill(*both.from); }
@@ -486,7 +486,7 @@ struct Trainer {
                                          sk::Precision<sk::bf16, sk::bf16, float, float>>;
     using TrainedLayer = sk::Sharded<Net<T>, sk::DynamicPolicy, Precision>;
 
-    Trainer(sk::Context& on, const sk::DynamicPolicy& policy, sk::MasterWeights master)
+    Trainer(sk::Rank& on, const sk::DynamicPolicy& policy, sk::MasterWeights master)
         : layer(on, "layer", sk::Shapes<Net<T>>{},
                 typename TrainedLayer::Options{.policy = policy, .master = master}),
           model{layer},

@@ -39,16 +39,13 @@ using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 /// f(rank) on every rank of a mesh.
 template <class F>
 void on(const Mesh& mesh, const F& f) {
-    sk::threads::run(mesh, [&](auto& rank) {
-        sk::Context& context = rank;
-        f(context);
-    });
+    sk::threads::run(mesh, [&](sk::Rank& rank) { f(rank); });
 }
 
 template <class Precision>
 std::vector<double> trained(const Mesh& mesh, const Run& run, Improve improve) {
     std::vector<double> values;
-    on(mesh, [&](sk::Context& rank) {
+    on(mesh, [&](sk::Rank& rank) {
         Trainer<Precision> trainer(rank, run);
         if (improve == nullptr) {
             for (std::size_t s = 0; s < run.steps; ++s) { trainer.step(s); }
@@ -81,10 +78,10 @@ std::vector<sk::DynamicPolicy> policies() {
 }
 
 /// What each rank throws; empty where it does not.
-std::vector<std::string> thrown_by_ranks(std::size_t ranks, const std::function<void(sk::Context&)>& f) {
+std::vector<std::string> thrown_by_ranks(std::size_t ranks, const std::function<void(sk::Rank&)>& f) {
     std::vector<std::string> thrown(ranks);
     try {
-        on(Mesh(ranks, 1, 1), [&](sk::Context& rank) {
+        on(Mesh(ranks, 1, 1), [&](sk::Rank& rank) {
             try {
                 f(rank);
             } catch (const std::exception& error) {
@@ -125,7 +122,7 @@ TEST_CASE("a schedule recorded on one rank is that of every rank, live and dry")
         std::array<sk::Schedule, 8> recorded;
         std::array<sk::Schedule, 8> again;
         sk::Schedule dry;
-        on(Mesh(2, 2, 2), [&](sk::Context& rank) {
+        on(Mesh(2, 2, 2), [&](sk::Rank& rank) {
             Trainer<Float> trainer(rank, {.policy = policy, .microbatches = 2});
             recorded[rank.rank()] = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
             again[rank.rank()] =
@@ -194,7 +191,7 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
           Case{Planted::no_norm, "step of 'table' called, expected global_norm"}}) {
         CAPTURE(each.text);
         for (const bool everyone : {true, false}) {
-            const auto thrown = thrown_by_ranks(3, [&](sk::Context& rank) {
+            const auto thrown = thrown_by_ranks(3, [&](sk::Rank& rank) {
                 Trainer<Float> trainer(
                     rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = each.microbatches});
                 const auto groups = sk::describe_groups(trainer.model());
@@ -215,7 +212,7 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
 }
 
 TEST_CASE("what ends a step is refused with the operation that comes before it") {
-    on(Mesh(1, 1, 1), [](sk::Context& rank) {
+    on(Mesh(1, 1, 1), [](sk::Rank& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         auto& layer = trainer.table;
         const sk::Model model{layer};
@@ -257,7 +254,7 @@ TEST_CASE("what ends a step is refused with the operation that comes before it")
 }
 
 TEST_CASE("ranks with different schedules are refused before the first collective of a step") {
-    const auto thrown = thrown_by_ranks(3, [](sk::Context& rank) {
+    const auto thrown = thrown_by_ranks(3, [](sk::Rank& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto groups = sk::describe_groups(trainer.model());
         sk::Schedule step =
@@ -281,7 +278,7 @@ TEST_CASE("ranks with different schedules are refused before the first collectiv
 }
 
 TEST_CASE("ranks compare all schedules that they may follow in one collective") {
-    on(Mesh(3, 1, 1), [](sk::Context& rank) {
+    on(Mesh(3, 1, 1), [](sk::Rank& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);
@@ -321,7 +318,7 @@ TEST_CASE("ranks compare all schedules that they may follow in one collective") 
               "microbatch 0, rank 2 has the end",
               [](std::vector<sk::Schedule>& all) { all[0] = sk::Schedule(); }}}) {
         CAPTURE(each.text);
-        const auto thrown = thrown_by_ranks(3, [&](sk::Context& rank) {
+        const auto thrown = thrown_by_ranks(3, [&](sk::Rank& rank) {
             Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
             const auto model = trainer.model();
             const auto groups = sk::describe_groups(model);
@@ -348,7 +345,7 @@ TEST_CASE("after a refused or abandoned step the next one begins anew") {
     const Run run{.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2};
     const auto values = [&](bool follows) {
         std::vector<double> all;
-        on(Mesh(3, 1, 1), [&](sk::Context& rank) {
+        on(Mesh(3, 1, 1), [&](sk::Rank& rank) {
             Trainer<Float> trainer(rank, run);
             const auto groups = sk::describe_groups(trainer.model());
             const sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
@@ -369,7 +366,7 @@ TEST_CASE("after a refused or abandoned step the next one begins anew") {
 }
 
 TEST_CASE("between steps windows open as without a schedule, and a step's addresses repeat") {
-    on(Mesh(2, 1, 1), [](sk::Context& rank) {
+    on(Mesh(2, 1, 1), [](sk::Rank& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2});
         const auto groups = sk::describe_groups(trainer.model());
         const sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
@@ -399,7 +396,7 @@ TEST_CASE("reduce_last gives the bits of a policy that adds unreduced gradients"
     const Run expected{.policy = sk::DynamicPolicy(unreduced), .microbatches = 3, .steps = 3};
     const Run run{.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 3, .steps = 3};
     std::vector<double> values;
-    on(Mesh(4, 1, 1), [&](sk::Context& rank) {
+    on(Mesh(4, 1, 1), [&](sk::Rank& rank) {
         Trainer<Float> trainer(rank, run);
         const auto groups = sk::describe_groups(trainer.model());
         sk::Schedule step;
@@ -419,7 +416,7 @@ TEST_CASE("reduce_last gives the bits of a policy that adds unreduced gradients"
 TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and layers that are left out") {
     const auto values = [&](bool follows) {
         std::vector<double> all;
-        on(Mesh(3, 1, 1), [&](sk::Context& rank) {
+        on(Mesh(3, 1, 1), [&](sk::Rank& rank) {
             Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 3});
             const auto model = trainer.model();
             const auto groups = sk::describe_groups(model);
@@ -458,7 +455,7 @@ TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and laye
 }
 
 TEST_CASE("updates that stand apart are refused, with both of them") {
-    on(Mesh(2, 1, 1), [](sk::Context& rank) {
+    on(Mesh(2, 1, 1), [](sk::Rank& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .norm = false});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);
@@ -485,7 +482,7 @@ TEST_CASE(
     "a group that is used forward only is skipped, and follows with the others, between steps that train it too") {
     const auto values = [](const sk::DynamicPolicy& policy, bool follows) {
         std::vector<double> all;
-        on(Mesh(4, 1, 1), [&](sk::Context& rank) {
+        on(Mesh(4, 1, 1), [&](sk::Rank& rank) {
             Trainer<Float> trainer(rank, {.policy = policy});
             const auto model = trainer.model();
             auto& block = trainer.blocks[1];
@@ -542,7 +539,7 @@ TEST_CASE(
     enum class Way { no_schedule, recorded, released };
     const auto values = [](const sk::DynamicPolicy& policy, Way way) {
         std::vector<double> all;
-        on(Mesh(4, 1, 1), [&](sk::Context& rank) {
+        on(Mesh(4, 1, 1), [&](sk::Rank& rank) {
             Trainer<Float> trainer(rank, {.policy = policy});
             const auto model = trainer.model();
             auto& twice = trainer.blocks[1];
@@ -608,7 +605,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a step that is forward only follows a schedule without updates, and one that goes on is refused") {
-    on(Mesh(3, 1, 1), [](sk::Context& rank) {
+    on(Mesh(3, 1, 1), [](sk::Rank& rank) {
         for (const sk::DynamicPolicy& policy :
              {sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
               sk::DynamicPolicy(sk::ShardGradOp{})}) {
@@ -655,7 +652,7 @@ TEST_CASE("an evaluation follows a schedule of its own beside that of the steps 
     const auto run = [](const sk::DynamicPolicy& policy, Improve improve, Way way) {
         std::vector<double> trained;
         std::vector<double> evaluated;
-        on(Mesh(4, 1, 1), [&](sk::Context& rank) {
+        on(Mesh(4, 1, 1), [&](sk::Rank& rank) {
             Trainer<Float> trainer(rank, {.policy = policy, .microbatches = 2});
             const auto model = trainer.model();
             const auto groups = sk::describe_groups(model);
@@ -700,7 +697,7 @@ TEST_CASE("an evaluation follows a schedule of its own beside that of the steps 
 }
 
 TEST_CASE("what cannot be followed or recorded is refused with its reason") {
-    on(Mesh(2, 1, 1), [](sk::Context& rank) {
+    on(Mesh(2, 1, 1), [](sk::Rank& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);

@@ -27,12 +27,11 @@ using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 /// f(context, trainer, schedule) on every rank, the schedule with gathers ahead.
 template <class F>
 void with_trainers(std::size_t ranks, const Run& run, const F& f) {
-    sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
-        sk::Context& context = rank;
-        Trainer trainer(context, run);
+    sk::threads::run(Mesh(ranks, 1, 1), [&](sk::Rank& rank) {
+        Trainer trainer(rank, run);
         const auto groups = sk::describe_groups(trainer.model());
         const sk::Schedule recorded = sk::schedule::record(trainer.model(), [&] { trainer.step(0); });
-        f(context, trainer, sk::schedule::gather_after_update(sk::schedule::prefetch(recorded, groups, 2), groups));
+        f(rank, trainer, sk::schedule::gather_after_update(sk::schedule::prefetch(recorded, groups, 2), groups));
     });
 }
 

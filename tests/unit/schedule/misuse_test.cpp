@@ -27,7 +27,7 @@ struct Weight : sk::Param<"weight", float, 300> {};
 using Layer = sk::Sharded<Weight, sk::FullShard>;
 
 struct Trainer {
-    explicit Trainer(sk::Context& rank) {
+    explicit Trainer(sk::Rank& rank) {
         for (const char* path : {"layers.0", "layers.1", "layers.2"}) { layers.emplace_back(rank, path); }
         optimizer.emplace(sk::Model{layers}, sk::SgdOptions{});
     }

@@ -41,7 +41,7 @@ class Trainer {
   public:
     using Layer = sk::Sharded<Elements<typename Precision::Gather>, sk::DynamicPolicy, Precision>;
 
-    Trainer(sk::Context& rank, const Plan& plan) : plan_(plan), rank_(rank) {
+    Trainer(sk::Rank& rank, const Plan& plan) : plan_(plan), rank_(rank) {
         layers_.reserve(sizes.size());
         for (const std::size_t numel : sizes) {
             layers_.emplace_back(rank, "layers." + std::to_string(layers_.size()),
@@ -194,7 +194,7 @@ class Trainer {
     }
 
     const Plan& plan_;
-    sk::Context& rank_;
+    sk::Rank& rank_;
     Layers layers_;
     std::optional<sk::AdamW> optimizer_;
     double activation_ = 0;

@@ -89,7 +89,7 @@ class Trainer {
     using Layer = sk::Sharded<Group, sk::DynamicPolicy, Precision>;
     using Block = sk::Params<Weight<T>, Bias<T>>;
 
-    Trainer(sk::Context& rank, const Run& run)
+    Trainer(sk::Rank& rank, const Run& run)
         : run_(run),
           number_(rank.rank()),
           table(rank, "table", {}, {run.policy}),

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/policy/policies.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "exit_status.hpp"
 #include "unit/sharded/linear_layer.hpp"
@@ -22,10 +22,10 @@ struct Trainer {
     using Layer = toy::LinearLayer<sk::NoShard, sk::Precision<float>>;
 
     sk::self::World world;
-    sk::Context context{sk::DeviceMesh{1}.grid(), sk::Communicator(world), {}};
+    sk::Rank rank{sk::DeviceMesh{1}.grid(), sk::Communicator(world), {}};
     std::vector<float> parameters = std::vector<float>(42);
     std::vector<float> gradients = std::vector<float>(42);
-    Layer layer = Layer::adopt(context, "mine", toy::linear_shapes(), {parameters, gradients});
+    Layer layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, gradients});
 };
 std::unique_ptr<Trainer> trainer;
 

@@ -42,7 +42,8 @@ std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::Dynamic
     return sk::threads::launch_and_collect(
         mesh.size(),
         [&](const sk::Communicator& world) {
-            sk::Rank<toy::Mesh> rank{mesh, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
+            sk::MeshRank<toy::Mesh> rank{
+                mesh, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
             try {
                 toy::train_rank<sk::Precision<float>>(
                     rank, policy, {.steps = 1, .samples = 4, .microbatches = 2, .clip = 1}, hooks);
@@ -120,7 +121,7 @@ TEST_CASE("so does a rank that ends while the others make their containers") {
         std::vector<std::exception_ptr> errors;
         const auto took = rank_checks::duration_of([&] {
             errors = sk::threads::launch_and_collect(4, [&](const sk::Communicator& world) {
-                sk::Rank<toy::Mesh> rank{mesh, world};
+                sk::MeshRank<toy::Mesh> rank{mesh, world};
                 if (rank.rank() == victim) {
                     if (ending == Ending::early_return) { return; }
                     throw rank_checks::Planted("planted");

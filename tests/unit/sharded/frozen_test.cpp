@@ -123,7 +123,7 @@ void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
         const MemoryWatch watch{[&](std::size_t bytes) { held += bytes; }, [&](std::size_t bytes) { held -= bytes; },
                                 /*local=*/false};
         const sk::Communicator watched(std::make_shared<WatchedVerbs>(rank.world().verbs(), watch));
-        sk::Rank<Flat> counted(mesh, watched);
+        sk::MeshRank<Flat> counted(mesh, watched);
         sk::Sharded<Mixed, sk::DynamicPolicy, Precision> layer(counted, "layer", {}, {policy});
         sk::Model model{layer};
         sk::AdamW optimizer{model};

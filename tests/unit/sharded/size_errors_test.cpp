@@ -58,7 +58,7 @@ std::vector<std::string> refusals() {
                 std::make_shared<WatchedVerbs>(world.communicator().verbs(), MemoryWatch{[&left](std::size_t bytes) {
                                                    if (bytes >= 2048 && left-- == 0) { throw std::bad_alloc(); }
                                                }}));
-            sk::Rank<sk::DeviceMesh<1>> rank{{}, limited};
+            sk::MeshRank<sk::DeviceMesh<1>> rank{{}, limited};
             sk::Sharded<Param, Policy> group{rank, "blocks.3", sk::shape<Param>(1024)};
             sk::Model model{group};
             const sk::AdamW optimizer{model, {}};

@@ -72,10 +72,10 @@ struct Model {
     template <class Group>
     using Layer = sk::Sharded<Group, Policy, Precision>;
 
-    explicit Model(sk::Context& context, Policy policy = {}, sk::Packing packing = sk::Packing::aligned)
-        : table(context, "table", sk::Shapes<Table>{sk::shape<Table>(rows, 3U)}, {policy, packing, {}}),
-          layers(linears(context, policy, packing)),
-          tail(context, "tail", {}, {policy, packing, {}}) {
+    explicit Model(sk::Rank& rank, Policy policy = {}, sk::Packing packing = sk::Packing::aligned)
+        : table(rank, "table", sk::Shapes<Table>{sk::shape<Table>(rows, 3U)}, {policy, packing, {}}),
+          layers(linears(rank, policy, packing)),
+          tail(rank, "tail", {}, {policy, packing, {}}) {
         groups().initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
             return initial_value(number_of(path, name), i);
         });
@@ -118,10 +118,10 @@ struct Model {
     Layer<Tail> tail;
 
   private:
-    static std::vector<Layer<Linear>> linears(sk::Context& context, Policy policy, sk::Packing packing) {
+    static std::vector<Layer<Linear>> linears(sk::Rank& rank, Policy policy, sk::Packing packing) {
         std::vector<Layer<Linear>> made;
         for (const char* path : {"layers.0", "layers.1", "layers.2"}) {
-            made.emplace_back(context, path,
+            made.emplace_back(rank, path,
                               sk::Shapes<Linear>{sk::shape<Weight>(outputs, inputs), sk::shape<Bias>(outputs)},
                               typename Layer<Linear>::Options{policy, packing, {}});
         }

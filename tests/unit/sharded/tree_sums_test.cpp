@@ -134,7 +134,7 @@ TEST_CASE("TreeSums: refused on ranks that are no power of two") {
 TEST_CASE("TreeSums: refused by name on an engine without them") {
     sk::threads::run(sk::DeviceMesh<2>{}, [](auto& rank) {
         const sk::Communicator world(std::make_shared<const PlainVerbs>(rank.world().verbs()));
-        sk::Rank<sk::DeviceMesh<2>> plain{{}, world};
+        sk::MeshRank<sk::DeviceMesh<2>> plain{{}, world};
         using Layer = sk::Sharded<Group, sk::TreeSums<sk::FullShard>>;
         const std::string refused = thrown_message<sk::UsageError>([&] { const Layer layer{plain, "layer"}; });
         CHECK(refused.find("'layer': policy 'full_shard' adds along a tree, and the engine plain has "

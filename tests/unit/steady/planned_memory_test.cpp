@@ -80,7 +80,7 @@ struct Choice {
 
 /// Returns by how much other large blocks than buffers have grown.
 template <class Gather, sk::StateFormat Format>
-std::size_t check(sk::Context& rank, const Choice& choice) {
+std::size_t check(sk::Rank& rank, const Choice& choice) {
     using Precision = sk::Precision<Gather, sk::bf16>;
     using Layer = sk::Sharded<List, sk::DynamicPolicy, Precision>;
     typename Layer::Options options{choice.policy};
@@ -154,7 +154,7 @@ void check_choices(std::size_t ranks, const sk::DynamicPolicy& policy) {
                     CAPTURE(static_cast<int>(release));
                     CAPTURE(in_flight);
                     const sk::Communicator world(std::make_shared<const Accounted>(its.world().verbs()));
-                    sk::Rank<Mesh> rank{its.mesh(), world, {.in_flight = in_flight}, its.streams()};
+                    sk::MeshRank<Mesh> rank{its.mesh(), world, {.in_flight = in_flight}, its.streams()};
                     const std::size_t grown = check<Gather, Format>(rank, {policy, master, release});
                     CHECK((first || grown == 0));
                     first = false;

@@ -69,7 +69,7 @@ struct Place {
 };
 
 /// One rank whose verbs are copies that run when their stream gets to them.
-class Rank : public Place, public sk::Rank<sk::DeviceMesh<1>> {
+class Rank : public Place, public sk::MeshRank<sk::DeviceMesh<1>> {
   public:
     using Decorate = sk::Communicator (*)(const sk::Communicator& world);
 
@@ -77,8 +77,8 @@ class Rank : public Place, public sk::Rank<sk::DeviceMesh<1>> {
         Pace of_compute, Pace of_communication, Pace of_reduction, sk::RankOptions options = {},
         Decorate decorate = [](const sk::Communicator& world) { return world; })
         : Place{{}, Queue(of_compute), Queue(of_communication), Queue(of_reduction)},
-          sk::Rank<sk::DeviceMesh<1>>({}, decorate(its_world.communicator()), options,
-                                      {sk::Stream(compute), sk::Stream(communication), sk::Stream(reduction)}) {}
+          sk::MeshRank<sk::DeviceMesh<1>>({}, decorate(its_world.communicator()), options,
+                                          {sk::Stream(compute), sk::Stream(communication), sk::Stream(reduction)}) {}
 };
 
 }  // namespace lazy

@@ -51,7 +51,7 @@ struct Options {
     CompareCalls compare_calls = CompareCalls::each_call;
 
     /// The longest time that a rank waits for its peers to make the same call, to make the World and to finish it.
-    /// Context::deadline sets another time for a phase, in place of this one and the next.
+    /// Rank::deadline sets another time for a phase, in place of this one and the next.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
     /// The longest time that a rank waits for its peers to finish a call that all of its host have entered.
     std::chrono::milliseconds finish_timeout = std::chrono::minutes(10);

@@ -33,8 +33,8 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
     }
     try {
         {
-            Rank<Mesh> rank{mesh, world.communicator(), rank_options, world.streams(), where};
-            if constexpr (shardkit::detail::BodyRules<F, Rank<Mesh>>::takes_rank) { f(rank); }
+            MeshRank<Mesh> rank{mesh, world.communicator(), rank_options, world.streams(), where};
+            if constexpr (shardkit::detail::BodyRules<F, MeshRank<Mesh>>::takes_rank) { f(rank); }
             world.drain();
         }
         world.finish(where);

@@ -54,7 +54,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
 
   public:
     explicit Communicator(World& world) : Communicator(world, world.world_group(), "world") {}
-    /// Uses a communicator of the user, over some of the World's ranks, for Context::adopt.
+    /// Uses a communicator of the user, over some of the World's ranks, for Rank::adopt.
     /// @throws std::invalid_argument when it is on another GPU than the World or has more ranks
     Communicator(World& world, Borrow borrowed, std::string_view axes,
                  SourceLocation where = SourceLocation::current())

@@ -58,7 +58,7 @@ class WorldOf final : public NcclWorld {
             },
             options, where);
     }
-    Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) override {
+    Rank* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) override {
         return new OwnedContext(grid, core_.communicator(), options, core_.streams(), where);
     }
     void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const shardkit::Communicator& made),
@@ -99,7 +99,7 @@ NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocat
     return new WorldOf(nccl::Borrow{comm}, options, where);
 }
 
-CUstream_st* nccl_stream(const Context& rank, SourceLocation where) { return nccl::stream(core_of(rank), where); }
+CUstream_st* nccl_stream(const Rank& rank, SourceLocation where) { return nccl::stream(core_of(rank), where); }
 ncclComm* nccl_handle(const shardkit::Communicator& comm, SourceLocation where) { return nccl::native(comm, where); }
 
 static_assert(std::tuple_size_v<NcclIdBytes> == nccl::UniqueId::size);

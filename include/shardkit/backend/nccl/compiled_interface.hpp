@@ -51,8 +51,8 @@ class NcclWorld {
     virtual void run(const AxisGrid& grid, Body body, const void* function, RankOptions options,
                      SourceLocation where) = 0;
     /// Makes one rank of a mesh, which the World outlives.
-    virtual Context* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) = 0;
-    /// Calls take(to, the communicator of NCCL's for Context::adopt).
+    virtual Rank* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) = 0;
+    /// Calls take(to, the communicator of NCCL's for Rank::adopt).
     virtual void borrow(ncclComm* comm, std::string_view axes,
                         void (*take)(void* to, const shardkit::Communicator& made), void* to,
                         SourceLocation where) = 0;
@@ -73,7 +73,7 @@ NcclWorld* survive_nccl(NcclWorld& world, std::span<const std::size_t> lost, con
 NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocation where);
 
 /// @throws UsageError for a rank, or a communicator, of another engine
-CUstream_st* nccl_stream(const Context& rank, SourceLocation where);
+CUstream_st* nccl_stream(const Rank& rank, SourceLocation where);
 ncclComm* nccl_handle(const shardkit::Communicator& comm, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -136,11 +136,11 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
 /// Returns one rank of `mesh` over the ranks of `world`, without a function that it ends with: see
 /// backend/nccl/run.hpp.
 template <MeshType Mesh>
-Rank<Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
-                     SourceLocation where = SourceLocation::current()) {
-    return Rank<Mesh>(world.core().make_rank(mesh.grid(where), rank_options, where), mesh);
+MeshRank<Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
+                         SourceLocation where = SourceLocation::current()) {
+    return MeshRank<Mesh>(world.core().make_rank(mesh.grid(where), rank_options, where), mesh);
 }
-/// Returns a communicator of the user's over some of the World's ranks, for Context::adopt: see
+/// Returns a communicator of the user's over some of the World's ranks, for Rank::adopt: see
 /// backend/nccl/native.hpp. Who calls it includes verbs.hpp.
 template <class Lent = shardkit::Communicator>
 Lent borrow(World& world, Borrow borrowed, std::string_view axes, SourceLocation where = SourceLocation::current()) {
@@ -154,7 +154,7 @@ Lent borrow(World& world, Borrow borrowed, std::string_view axes, SourceLocation
 
 /// Returns the stream of CUDA's in which a rank computes: see backend/nccl/native.hpp.
 /// @throws UsageError for a rank of another engine
-inline CUstream_st* stream(const Context& rank, SourceLocation where = SourceLocation::current()) {
+inline CUstream_st* stream(const Rank& rank, SourceLocation where = SourceLocation::current()) {
     return compiled::nccl_stream(rank.core(), where);
 }
 /// Returns NCCL's own communicator: see there.

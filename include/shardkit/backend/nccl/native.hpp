@@ -22,7 +22,7 @@ cudaStream_t stream(const Rank& rank, SourceLocation where = SourceLocation::cur
     return rank.compute_stream().native(where);
 }
 
-/// Returns a communicator of the user's over some of the World's ranks, for Context::adopt. The World uses it and
+/// Returns a communicator of the user's over some of the World's ranks, for Rank::adopt. The World uses it and
 /// does not destroy it.
 ///     rank.adopt(sk::Axes<sk::Dp>{}, sk::nccl::borrow(world, sk::nccl::Borrow{dp_comm}, "dp"));
 /// @throws std::invalid_argument when it is on another GPU than the World or has more ranks

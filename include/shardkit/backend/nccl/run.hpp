@@ -25,8 +25,8 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
     const gpu::detail::DeviceGuard guard(world.device(), where);
     try {
-        Rank<Mesh> rank{mesh, world.communicator(), rank_options, world.streams(), where};
-        if constexpr (shardkit::detail::BodyRules<F, Rank<Mesh>>::takes_rank) { f(rank); }
+        MeshRank<Mesh> rank{mesh, world.communicator(), rank_options, world.streams(), where};
+        if constexpr (shardkit::detail::BodyRules<F, MeshRank<Mesh>>::takes_rank) { f(rank); }
         // The rank's memory is freed here: nothing may use it any more.
         world.streams().compute.synchronize(where);
         world.streams().communication.synchronize(where);
@@ -44,9 +44,9 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
 ///     auto rank = sk::nccl::make_rank(mesh, world);
 /// @throws  std::invalid_argument when the World has another number of ranks than the mesh
 template <MeshType Mesh>
-Rank<Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
-                     SourceLocation where = SourceLocation::current()) {
-    return Rank<Mesh>(mesh, world.communicator(), rank_options, world.streams(), where);
+MeshRank<Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
+                         SourceLocation where = SourceLocation::current()) {
+    return MeshRank<Mesh>(mesh, world.communicator(), rank_options, world.streams(), where);
 }
 
 /// Runs `f(rank)` in a process that a launcher such as torchrun started, with a World made from its environment.

@@ -42,7 +42,7 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/policy/offload.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/recorder/record_files.hpp>
 #include <shardkit/verbs/communicator.hpp>
 

@@ -124,7 +124,7 @@ struct Options {
     /// The longest time that a rank waits for its peers: to connect, to take part in a call, and, whenever the host
     /// waits for a stream, for the stream's work, including the user's own. It counts while no event between the
     /// streams happens, so that much work is no failure. It also counts while the host does not wait, or is blocked
-    /// in a launch, and a verb is under way. Context::deadline sets another time for a phase.
+    /// in a launch, and a verb is under way. Rank::deadline sets another time for a phase.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
 
     /// Called with a text when half of that time has passed in a wait. It must not throw.

@@ -13,8 +13,8 @@ template <shardkit::detail::MayBeMesh Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, SourceLocation where = SourceLocation::current()) {
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
         World world;
-        Rank<Mesh> rank{mesh, Communicator(world), options, {}, where};
-        if constexpr (shardkit::detail::BodyRules<F, Rank<Mesh>>::takes_rank) { f(rank); }
+        MeshRank<Mesh> rank{mesh, Communicator(world), options, {}, where};
+        if constexpr (shardkit::detail::BodyRules<F, MeshRank<Mesh>>::takes_rank) { f(rank); }
     }
 }
 

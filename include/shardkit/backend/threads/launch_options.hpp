@@ -34,7 +34,7 @@ struct LaunchOptions {
     /// The longest time that a rank waits in a call for ranks that have not entered it, and in a call that all have
     /// entered. When it has passed, every rank gets an error that names those that are missing. A rank that computes
     /// for longer is one of them. A thread cannot be ended: a rank that never comes back is named, but `run` does not
-    /// return. Context::deadline sets another time for a phase, in place of both.
+    /// return. Rank::deadline sets another time for a phase, in place of both.
     std::chrono::milliseconds timeout = std::chrono::milliseconds::max();
     std::chrono::milliseconds finish_timeout = std::chrono::milliseconds::max();
     /// Called with a text that names the missing ranks when half of such a time has passed, and when all of it has;

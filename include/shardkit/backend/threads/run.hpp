@@ -21,9 +21,9 @@ void run(Mesh mesh, F&& f, RankOptions options = {}, const LaunchOptions& launch
          SourceLocation where = SourceLocation::current()) {
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
         const auto body = [&](const Communicator& world) {
-            Rank<Mesh> rank{
+            MeshRank<Mesh> rank{
                 mesh, world, options, {{}, world.communication_stream(), world.reduction_stream()}, where};
-            if constexpr (shardkit::detail::BodyRules<F, Rank<Mesh>>::takes_rank) { f(rank); }
+            if constexpr (shardkit::detail::BodyRules<F, MeshRank<Mesh>>::takes_rank) { f(rank); }
         };
         launch(static_cast<std::size_t>(mesh.size()), body, launch_options, where);
     }

@@ -67,7 +67,7 @@ void train(nccl::World& world, const DynamicPolicy& policy, bool graph) {
     using Mesh = DeviceMesh<dynamic, dynamic, dynamic>;
     const Mesh mesh(world.world_group().size, 1, 1);
     std::optional<CapturedStep> captured;
-    Rank<Mesh> rank(mesh, Comm(world), {}, world.streams());
+    MeshRank<Mesh> rank(mesh, Comm(world), {}, world.streams());
     step_trainer::Trainer<float, decltype(rank)> trainer(rank, policy, {.microbatches = 1});
     trainer.step();
     if (graph) {

@@ -49,7 +49,7 @@ using trainer_layer::weight_size;
 constexpr std::size_t ranks = 4;
 using Mesh = sk::DeviceMesh<ranks>;
 /// Of whichever engine.
-using Rank = sk::Rank<Mesh>;
+using Rank = sk::MeshRank<Mesh>;
 template <class T>
 using Layer = sk::Sharded<sk::Params<Weight<T>, Bias<T>>, sk::DynamicPolicy>;
 
@@ -218,7 +218,7 @@ TEST_CASE("NCCL behind the engine: what is another engine's is refused") {
             sk::Model model{layer};
             const auto refused = [&](const auto& f) { return thrown_message<sk::UsageError>(f); };
             CHECK(has(refused([&] {
-                          const sk::Rank<sk::DeviceMesh<1>> other{{}, rank.world()};
+                          const sk::MeshRank<sk::DeviceMesh<1>> other{{}, rank.world()};
                       }),
                       "the engine nccl with streams of the host; expected those of that engine"));
             // No list of launches has this precision.

@@ -218,7 +218,7 @@ TEST_CASE("nccl: a lent communicator of the wrong size or order is not adopted b
     gpu_ranks::restart();
     const UsersComms comms(4);
     const auto outcomes = gpu_ranks::with_world(4, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
-        Rank<DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
+        MeshRank<DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
         const std::size_t r = rank.rank();
         const auto refused = [&](const Comm& given) {
             return thrown_message<std::invalid_argument>([&] { rank.adopt(Axes<Dp>{}, given); });
@@ -243,7 +243,7 @@ TEST_CASE("nccl: a GPU's memory where values of the host are expected, and too l
     struct Large : Param<"weight", float, 1U << 20U> {};
     gpu_ranks::restart();
     const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [](const Comm& comm, nccl::World& world) {
-        Rank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+        MeshRank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
         Sharded<Weight, FullShard> layer(rank, "blocks.3");
         auto buffer = comm.buffer<float>(10);
         const std::span<float> device(buffer.data(), 10);

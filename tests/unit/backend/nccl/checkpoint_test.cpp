@@ -50,8 +50,8 @@ using Group = sk::Params<Large, Narrow, Two>;
 struct Training {
     using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
 
-    Training(sk::Context& context, const sk::DynamicPolicy& policy)
-        : layer(context, "layer", {}, {policy}), optimizer(groups), state(groups, optimizer) {}
+    Training(sk::Rank& rank, const sk::DynamicPolicy& policy)
+        : layer(rank, "layer", {}, {policy}), optimizer(groups), state(groups, optimizer) {}
 
     Layer layer;
     sk::Model<> groups{layer};
@@ -163,7 +163,7 @@ struct Thawed {
     using Layer = sk::Sharded<sk::TensorList<double>, sk::FullShard>;
     using Optimizer = sk::AdamW;
 
-    Thawed(sk::Context& context, bool frozen)
+    Thawed(sk::Rank& context, bool frozen)
         : rank(context), layer(context, "layer", {{"a", {5}}, {"b", {3}, {.frozen = frozen}}}) {
         layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
     }
@@ -184,7 +184,7 @@ struct Thawed {
         return all;
     }
 
-    sk::Context& rank;
+    sk::Rank& rank;
     Layer layer;
     sk::Model<typename Layer::Precision> model{layer};
     Optimizer optimizer{model, {.learning_rate = rate, .epsilon = 1e-30, .weight_decay = 0}};

@@ -45,7 +45,7 @@ void check(const Mesh& mesh, const DynamicPolicy& policy, bool separate, nccl::S
     }
     Alone alone(ranks);
     const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const gpu_ranks::Comm& comm, nccl::World& world) {
-        Rank<Mesh> rank(mesh, comm, {}, world.streams());
+        MeshRank<Mesh> rank(mesh, comm, {}, world.streams());
         Layer first(rank, "first", TensorList<bf16>{{"w", {16, 16}}}, {.policy = policy});
         Layer second(rank, "second", TensorList<bf16>{{"w", {8, 8}}}, {.policy = policy});
         Model model{first, second};

@@ -170,7 +170,7 @@ TEST_CASE("nccl: groups of one size that a rank uses in another order are named,
         gpu_ranks::restart();
         const auto outcomes =
             gpu_ranks::with_world(2, comparing(CompareCalls::each_call), [&](const Comm& comm, nccl::World& world) {
-                Rank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+                MeshRank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
                 Layer a{rank, "blocks.0", {{"w", {11}}}};
                 Layer b{rank, "blocks.1", {{"w", {11}}}};
                 Layer& first = comm.rank() == 0 ? a : b;
@@ -203,7 +203,7 @@ TEST_CASE("nccl: ranks that state different learning rates are told both, within
         gpu_ranks::restart();
         const auto outcomes =
             gpu_ranks::with_world(2, comparing(when), [&](const gpu_ranks::Comm& comm, nccl::World& world) {
-                Rank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+                MeshRank<DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
                 Layer layer{rank, "layer", {{"w", {11}}}};
                 const Model model{layer};
                 SGD optimizer{model, {.learning_rate = comm.rank() == 0 ? 0.5 : 0.25}};

@@ -172,7 +172,7 @@ TEST_CASE("nccl: the plan has the traffic of sums by exchange, and the memory in
         const auto body = [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
             const auto streams = world.streams();
             const small_trainer::Mesh mesh(4, 1, 1);
-            sk::Rank<small_trainer::Mesh> rank(mesh, comm, {}, streams);
+            sk::MeshRank<small_trainer::Mesh> rank(mesh, comm, {}, streams);
             using Half = sk::Precision<sk::bf16, sk::bf16, float, float>;
             using Layer = sk::Sharded<Weight, sk::FullShard, Half>;
             Layer layer(rank, "layer");

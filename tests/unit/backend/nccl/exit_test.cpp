@@ -51,7 +51,7 @@ struct Trainer {
           optimizer(model, {.learning_rate = 0.5}) {}
 
     nccl::World world;
-    Rank<DeviceMesh<dynamic>> rank;
+    MeshRank<DeviceMesh<dynamic>> rank;
     Layer layer;
     Model<> model;
     SGD optimizer;

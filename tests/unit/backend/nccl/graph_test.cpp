@@ -31,7 +31,7 @@ using small_trainer::Paces;
 using step_trainer::CapturedStep;
 using step_trainer::Outcome;
 using step_trainer::Settings;
-using NcclRank = sk::Rank<Mesh>;
+using NcclRank = sk::MeshRank<Mesh>;
 
 template <class T>
 std::vector<Outcome> on_threads(std::size_t ranks, const sk::DynamicPolicy& policy, const Settings& settings,

@@ -163,7 +163,7 @@ TEST_CASE("nccl: a Deadline replaces the time that ranks wait, while it lives") 
         options.timeout = timeout;
         return gpu_ranks::with_world(3, options,
                                      [&](const Comm& comm, nccl::World& world) {
-                                         Rank<DeviceMesh<3>> rank{DeviceMesh<3>{}, comm, {}, world.streams()};
+                                         MeshRank<DeviceMesh<3>> rank{DeviceMesh<3>{}, comm, {}, world.streams()};
                                          f(rank);
                                      })[0]
             .text;

@@ -29,7 +29,7 @@ namespace sk = shardkit;
 using sk::schedule::Act;
 using sk::schedule::SpanKind;
 using Mesh = sk::DeviceMesh<4>;
-using Rank = sk::Rank<Mesh>;
+using Rank = sk::MeshRank<Mesh>;
 
 /// f(trainer, schedule, streams) on every rank, the schedule with gathers ahead and reductions beside backward
 /// passes.

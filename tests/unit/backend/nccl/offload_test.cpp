@@ -260,7 +260,7 @@ TEST_CASE("offload: what makes no sense, or has no memory, is refused with both 
               const std::string full = thrown_message<sk::MemoryError>([&] { const sk::AdamW optimizer{model}; });
               CHECK(has(full, "exp_avg"));
               const std::string slots = thrown_message<std::invalid_argument>([&] {
-                  using Rank = sk::Rank<Mesh>;
+                  using Rank = sk::MeshRank<Mesh>;
                   const Rank other(Mesh(1, 1, 1), rank.world(), {.offload_slot_bytes = 1000}, rank.streams());
               });
               CHECK(has(slots, "offload_slot_bytes is 1000, expected at least 32768"));

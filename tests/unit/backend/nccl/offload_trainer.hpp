@@ -103,7 +103,7 @@ struct Trainer {
     using Layer = sk::Sharded<Params, sk::DynamicPolicy>;
     using Optimizer = sk::AdamW;
 
-    Trainer(sk::Context& context, const Run& run, sk::Offload offload) : run_(run) {
+    Trainer(sk::Rank& rank, const Run& run, sk::Offload offload) : run_(run) {
         for (std::size_t l = 0; l < 3; ++l) {
             typename Layer::Options options{run.policy};
             options.master = run.master;
@@ -112,13 +112,13 @@ struct Trainer {
             if (run.in_backward) { options.gradient_release = sk::GradientRelease::at_update; }
             if (run.frozen_bias) { options.frozen = Params::template mask<Bias<T>>(); }
             if (run.freezes_a_layer && l == 1) { options.frozen = Params::all(); }
-            layers.emplace_back(context, "layers." + std::to_string(l), sk::Shapes<Params>{}, options);
+            layers.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<Params>{}, options);
         }
         initialize();
         model.emplace(layers);
         optimizer.emplace(*model, sk::states_in<Format>, sk::AdamWOptions{.learning_rate = 0.0625});
         state.emplace(*model, *optimizer);
-        loss_scale.emplace(context, sk::LossScaleOptions{.initial = 4, .growth_interval = 1});
+        loss_scale.emplace(rank, sk::LossScaleOptions{.initial = 4, .growth_interval = 1});
     }
     void initialize() {
         for (Layer& layer : layers) {

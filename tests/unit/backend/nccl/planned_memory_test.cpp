@@ -75,7 +75,7 @@ class Counted final : public sk::host::DecoratedVerbs {
 constexpr sk::StateFormat format = sk::StateFormat::block8;
 using Layer = sk::Sharded<List, sk::DynamicPolicy>;
 
-void check(sk::Context& rank, const typename Layer::Options& options) {
+void check(sk::Rank& rank, const typename Layer::Options& options) {
     const List tensors{{"weight", {263, 61}}, {"bias", {61}}, {"one", {1}}};
     const std::vector<std::string> paths{"layers.0", "layers.1", "layers.2"};
     std::vector<sk::planner::GroupDescription> described;
@@ -134,7 +134,7 @@ TEST_CASE("nccl: what a rank holds at most is the plan to the byte, with states 
                     const sk::Communicator world(std::make_shared<const Counted>(its.world().verbs()));
                     for (const auto offload : {sk::Offload::none, sk::Offload::states, sk::Offload::update}) {
                         CAPTURE(static_cast<int>(offload));
-                        sk::Rank<Mesh> rank{its.mesh(), world, its.options(), its.streams()};
+                        sk::MeshRank<Mesh> rank{its.mesh(), world, its.options(), its.streams()};
                         typename Layer::Options options{policy};
                         options.master = master;
                         options.offload = offload;

@@ -110,7 +110,7 @@ TEST_CASE("nccl: a rank that leaves its schedule is told both operations and its
         std::vector<gpu_ranks::Outcome> outcomes;
         const auto duration = rank_checks::duration_of([&] {
             const auto f = [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
-                sk::Rank<Mesh> rank(mesh, comm, {}, world.streams());
+                sk::MeshRank<Mesh> rank(mesh, comm, {}, world.streams());
                 std::vector<Layer> layers;
                 for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
                 sk::Model model{layers};

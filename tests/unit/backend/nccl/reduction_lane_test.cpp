@@ -61,7 +61,7 @@ std::size_t splits_of(const DynamicPolicy& policy, const nccl::Options& options)
     constexpr std::size_t ranks = 4;
     gpu_ranks::restart();
     const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
-        Rank<Mesh> rank(Mesh(ranks), comm, {}, world.streams());
+        MeshRank<Mesh> rank(Mesh(ranks), comm, {}, world.streams());
         const Layer first{rank, "first", {}, {.policy = policy}};
         const Layer second{rank, "second", {}, {.policy = policy}};
     });
@@ -79,7 +79,7 @@ std::size_t splits_on_dp_and_tp() {
     gpu_ranks::restart();
     const auto outcomes =
         gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
-            Rank<Square> rank(Square(2, 2), comm, {}, world.streams());
+            MeshRank<Square> rank(Square(2, 2), comm, {}, world.streams());
             const Sharded<Group, FullShard> layer{rank, "layer"};
         });
     CHECK(gpu_ranks::first_error(outcomes) == "");
@@ -143,7 +143,7 @@ void check_step_beside_gathers(const DynamicPolicy& policy, std::size_t ranks) {
     const auto outcomes =
         gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [&](const Comm& comm, nccl::World& world) {
             const auto streams = world.streams();
-            Rank<Mesh> rank(Mesh(ranks), comm, {.in_flight = 3}, streams);
+            MeshRank<Mesh> rank(Mesh(ranks), comm, {.in_flight = 3}, streams);
             std::vector<Layer> layers;
             for (const char* const path : {"first", "second", "third"}) {
                 layers.emplace_back(rank, path, Shapes<Weight>{}, Layer::Options{.policy = policy});
@@ -217,7 +217,7 @@ TEST_CASE("nccl: a group that is given out again has its second communicator alr
     const auto outcomes = gpu_ranks::with_world(4, gpu_ranks::patient(), [](const Comm& comm, nccl::World& world) {
         const auto loop = [&](std::size_t times) {
             for (std::size_t i = 0; i < times; ++i) {
-                Rank<Mesh> rank(Mesh(4), comm, {}, world.streams());
+                MeshRank<Mesh> rank(Mesh(4), comm, {}, world.streams());
                 const Layer layer{rank, "layer", {}, {.policy = DynamicPolicy(HybridShard<2>{})}};
             }
         };
@@ -246,7 +246,7 @@ TEST_CASE("nccl: in a step in backward, a layer's work does not wait for the sum
         const auto outcomes =
             gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
                 const auto streams = world.streams();
-                Rank<Mesh> rank(Mesh(2), comm, {.in_flight = each.in_flight}, streams);
+                MeshRank<Mesh> rank(Mesh(2), comm, {.in_flight = each.in_flight}, streams);
                 std::vector<Layer> layers;
                 for (std::size_t l = 0; l < 3; ++l) {
                     Layer::Options options{DynamicPolicy(ShardOptimizer{})};
@@ -522,7 +522,7 @@ TEST_CASE(
         options.most_staging_bytes = most;
         options.registration = nccl::Registration::windows;
         const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
-            Rank<Mesh> rank(Mesh(ranks), comm, {}, world.streams());
+            MeshRank<Mesh> rank(Mesh(ranks), comm, {}, world.streams());
             Sharded<Wide, ShardGradOp> layer(rank, "layer", {shape<Wide>(elements)});
             Model model{layer};
             const shardkit::gpu::TimelineRef stream(world.streams().compute);

@@ -90,7 +90,7 @@ TEST_CASE("nccl: too little memory for a chunk of NCCL's is a MemoryError that n
     for (const nccl::Registration registration : registrations) {
         gpu_ranks::restart();
         nccl::World world(nccl::UniqueId::create(), 1, 0, with(registration));
-        Rank<DeviceMesh<dynamic>> rank(DeviceMesh{1}, Comm(world), {}, world.streams());
+        MeshRank<DeviceMesh<dynamic>> rank(DeviceMesh{1}, Comm(world), {}, world.streams());
         standin::set_device_memory(standin::device_bytes(0) + (1U << 20U));
         CHECK(contains(thrown_message<MemoryError>([&] { const Sharded<Large, FullShard> none(rank, "blocks.4"); }),
                        "'blocks.4': no memory for 4194304 bytes of "));
@@ -116,7 +116,7 @@ TEST_CASE("nccl: whatever a rank's own tables hold, verbs find their memory at t
     nccl::Options options = gpu_ranks::patient();
     options.registration = nccl::Registration::windows;
     const auto outcomes = gpu_ranks::with_world(4, options, [](const gpu_ranks::Comm& comm, nccl::World& world) {
-        Rank<DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
+        MeshRank<DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
         // Of 4 ranks each updates another number of runs, and has other pieces of the norm.
         std::vector<NamedTensor> tensors;
         for (std::size_t p = 0; p < 40; ++p) {

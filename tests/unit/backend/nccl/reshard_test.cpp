@@ -84,7 +84,7 @@ TEST_CASE(
             sk::nccl::World world(id, 4, number, options);
             const gpu_ranks::Comm comm(world);
             // Two ranks have everything between them, and two others too.
-            sk::Rank<Mesh> rank(Mesh(4, 1, 1), comm, {}, world.streams());
+            sk::MeshRank<Mesh> rank(Mesh(4, 1, 1), comm, {}, world.streams());
             State source(rank, sk::DynamicPolicy(sk::HybridShard<2>{}));
             sk::checkpoint::load(rank, folder.file("first/step-00000001"), source.state, {.files = &files});
             if (number == 3) {
@@ -101,7 +101,7 @@ TEST_CASE(
             }
             const std::array<std::size_t, 1> lost{3};
             sk::nccl::World left(sk::nccl::Survivors{world, lost}, gpu_ranks::patient());
-            sk::Rank<Mesh> now(Mesh(3, 1, 1), gpu_ranks::Comm(left), {}, left.streams());
+            sk::MeshRank<Mesh> now(Mesh(3, 1, 1), gpu_ranks::Comm(left), {}, left.streams());
             State destination(now, sk::DynamicPolicy(sk::FullShard{}));
             try {
                 sk::reshard(now, &source.state, &destination.state);

@@ -93,7 +93,7 @@ TEST_CASE("nccl: what splits and ranks in a loop take is given out again once no
                     expect(pairs.size() == (r == 4 ? 1 : 2) && single.size() == 1, "sizes");
                     expect(reversed.rank() == ranks - 1 - r, "another order is another group");
                     check_all_reduce<float, float>(copy, 10, 1);
-                    Rank<DeviceMesh<dynamic>> rank(DeviceMesh{ranks}, world, {}, handle.streams());
+                    MeshRank<DeviceMesh<dynamic>> rank(DeviceMesh{ranks}, world, {}, handle.streams());
                     check_all_gather<float>(rank.template sub_mesh<Axes<Dp>>(), 3, 1);
                 }
             };

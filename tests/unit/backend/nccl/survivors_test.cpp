@@ -114,7 +114,7 @@ template <class Saves, class Before>
 std::vector<float> train_on(const Comm& comm, nccl::World& world, const std::string& folder, std::uint64_t to,
                             const Saves& saves, const Before& before) {
     const DeviceMesh mesh{comm.size()};
-    Rank<DeviceMesh<dynamic>> rank(mesh, comm, {}, world.streams());
+    MeshRank<DeviceMesh<dynamic>> rank(mesh, comm, {}, world.streams());
     Layer layer(rank, "layer");
     layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i % 7) / 8; });
     Model model{layer};
@@ -156,8 +156,8 @@ struct UnderWay {
 /// Three steps, and a save that is written beside the second one.
 void train(nccl::World& world, const UnderWay& what, const std::string& folder) {
     const DeviceMesh mesh{world.world_group().size};
-    Rank<DeviceMesh<dynamic>> rank(mesh, Comm(world), {.offload_slot_bytes = least_offload_slot_bytes},
-                                   world.streams());
+    MeshRank<DeviceMesh<dynamic>> rank(mesh, Comm(world), {.offload_slot_bytes = least_offload_slot_bytes},
+                                       world.streams());
     offload_trainer::Trainer<bf16, StateFormat::full> trainer(rank, {}, what.offload);
     trainer.step(0);
     std::optional<checkpoint::PendingSave> pending;

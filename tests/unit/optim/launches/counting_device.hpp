@@ -148,7 +148,7 @@ void on_device(const F& f) {
     sk::self::World world;
     Queue queue;
     const sk::Communicator comm(std::make_shared<const Verbs>(world.communicator().verbs(), queue));
-    sk::Rank<sk::DeviceMesh<1>> rank{{}, comm, {}, comm.streams()};
+    sk::MeshRank<sk::DeviceMesh<1>> rank{{}, comm, {}, comm.streams()};
     f(rank);
 }
 

@@ -43,7 +43,7 @@ std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Impro
                                          const LaunchOptions& options) {
     std::vector<std::vector<double>> values(mesh.size());
     const auto on_rank = [&](auto& mine) {
-        sk::Context& rank = mine;
+        sk::Rank& rank = mine;
         scheduled::Trainer<Precision> trainer(rank, run);
         if (improve == nullptr) {
             for (std::size_t s = 0; s < run.steps; ++s) { trainer.step(s); }
@@ -230,7 +230,7 @@ TEST_CASE("overlap: a step's traffic and journal are those of calls in the calle
         sk::threads::run(
             sk::DeviceMesh<2>{},
             [&](auto& mine) {
-                sk::Context& rank = mine;
+                sk::Rank& rank = mine;
                 scheduled::Trainer<sk::Precision<float>> trainer(
                     rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2});
                 rank.traffic().clear();
