@@ -9,11 +9,7 @@
 // bits in compiled_states.hpp, plans, Muon, averages and checks in compiled_parts.hpp, schedules in
 // compiled_schedule.hpp, MPI in compiled_mpi.hpp. See docs/dependencies.md.
 
-#ifdef SHARDKIT_COMPILED
-#undef SHARDKIT_COMPILED
-#endif
-
-#include <shardkit/detail/hide_macros.inc>
+#include <shardkit/detail/core_begins.inc>
 
 #include <shardkit/compiled/define_core.hpp>
 #include <shardkit/compiled/define_optimizers.hpp>

@@ -3,11 +3,7 @@
 
 // The core's engine over NCCL, in a source file of nvcc's: see compiled.hpp.
 
-#ifdef SHARDKIT_COMPILED
-#undef SHARDKIT_COMPILED
-#endif
-
-#include <shardkit/detail/hide_macros.inc>
+#include <shardkit/detail/core_begins.inc>
 
 #include <shardkit/backend/nccl/compiled_core.hpp>
 

@@ -3,11 +3,7 @@
 
 // The kernels of the core's optimizers with states in 16 and 8 bits, in a source file of nvcc's: see compiled.hpp.
 
-#ifdef SHARDKIT_COMPILED
-#undef SHARDKIT_COMPILED
-#endif
-
-#include <shardkit/detail/hide_macros.inc>
+#include <shardkit/detail/core_begins.inc>
 
 #include <shardkit/backend/nccl/compiled_kernels.hpp>
 

@@ -3,11 +3,7 @@
 
 // Recording and following schedules, which schedule.hpp declares: see compiled.hpp.
 
-#ifdef SHARDKIT_COMPILED
-#undef SHARDKIT_COMPILED
-#endif
-
-#include <shardkit/detail/hide_macros.inc>
+#include <shardkit/detail/core_begins.inc>
 
 #include <shardkit/compiled/define_schedule.hpp>
 

@@ -3,11 +3,7 @@
 
 // The core's optimizers with states in 16 and 8 bits: see compiled.hpp.
 
-#ifdef SHARDKIT_COMPILED
-#undef SHARDKIT_COMPILED
-#endif
-
-#include <shardkit/detail/hide_macros.inc>
+#include <shardkit/detail/core_begins.inc>
 
 #include <shardkit/compiled/define_optimizers.hpp>
 

@@ -9,8 +9,8 @@ import sys
 def kernels(library, pattern):
     names = subprocess.run(["nm", "-C", library], stdout=subprocess.PIPE, text=True, check=True).stdout
     found = set(re.findall(pattern, names, re.MULTILINE))
-    if len(found) < 100:
-        sys.exit(f"{library}: {len(found)} kernels found, expected some hundred; is {pattern} still their name?")
+    if len(found) < 50:
+        sys.exit(f"{library}: {len(found)} kernels found, expected about a hundred; is {pattern} still their name?")
     return found
 
 

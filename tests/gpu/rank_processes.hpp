@@ -29,7 +29,7 @@
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/rank/deadline.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/communicator.hpp>
 
 #include "skip.hpp"
@@ -114,7 +114,7 @@ struct Place {
 
 /// From here on a rank waits no longer for one that may be gone.
 inline sk::Deadline short_deadline(sk::nccl::World& world) {
-    return sk::Deadline(&sk::Communicator(world).label().journal, time_for_the_dead, sk::SourceLocation::current());
+    return sk::Deadline(sk::Communicator(world), time_for_the_dead.count(), sk::SourceLocation::current());
 }
 
 using RankCase = void (*)(const Place& place);

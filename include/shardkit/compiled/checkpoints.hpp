@@ -76,32 +76,32 @@ class PendingSave {
 
 inline Folder save(Rank& rank, const std::string& folder, std::uint64_t step, const State& state,
                    const SaveOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::save(rank.core(), folder, step, state.core(), options, where);
+    return compiled::save(rank, folder, step, state.core(), options, where);
 }
 [[nodiscard]] inline PendingSave begin_save(Rank& rank, const std::string& folder, std::uint64_t step,
                                             const State& state, const SaveOptions& options = {},
                                             SourceLocation where = SourceLocation::current()) {
-    return PendingSave(compiled::begin_save(rank.core(), folder, step, state.core(), options, where));
+    return PendingSave(compiled::begin_save(rank, folder, step, state.core(), options, where));
 }
 inline std::optional<Folder> latest(Rank& rank, const std::string& folder, FileCalls* files = nullptr,
                                     SourceLocation where = SourceLocation::current()) {
-    return compiled::latest(rank.core(), folder, files, where);
+    return compiled::latest(rank, folder, files, where);
 }
 inline LoadReport load(Rank& rank, const std::string& folder, const State& state, const LoadOptions& options = {},
                        SourceLocation where = SourceLocation::current()) {
-    return compiled::load(rank.core(), folder, state.core(), options, where);
+    return compiled::load(rank, folder, state.core(), options, where);
 }
 inline LoadReport load_model(Rank& rank, const std::string& path, const Groups& model,
                              const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
-    return compiled::load_model(rank.core(), path, model, options, where);
+    return compiled::load_model(rank, path, model, options, where);
 }
 inline void save_model(Rank& rank, const std::string& path, const Groups& model, const SaveOptions& options = {},
                        SourceLocation where = SourceLocation::current()) {
-    compiled::save_model(rank.core(), path, model, options, where);
+    compiled::save_model(rank, path, model, options, where);
 }
 inline Folder roll_back(Rank& rank, const std::string& folder, std::uint64_t step, FileCalls* files = nullptr,
                         SourceLocation where = SourceLocation::current()) {
-    return compiled::roll_back(rank.core(), folder, step, files, where);
+    return compiled::roll_back(rank, folder, step, files, where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -72,7 +72,7 @@ class GroupOf final : public Group {
   public:
     /// Makes a group of precision P.
     template <class P>
-    GroupOf(std::type_identity<P> /*precision*/, shardkit::Rank& rank, const shardkit::detail::GroupValues& values,
+    GroupOf(std::type_identity<P> /*precision*/, Rank& rank, const shardkit::detail::GroupValues& values,
             const shardkit::detail::AdoptedElements& adopted, SourceLocation where)
         : GroupOf(std::make_shared<shardkit::detail::GroupState<P>>(rank, values, adopted, where), typed_of<P>) {}
 

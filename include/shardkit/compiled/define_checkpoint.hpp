@@ -11,7 +11,6 @@
 #include <shardkit/checkpoint/save.hpp>
 #include <shardkit/checkpoint/save_model.hpp>
 #include <shardkit/compiled/core_checkpoint.hpp>
-#include <shardkit/compiled/core_rank.hpp>
 
 // Defines the functions of checkpoint_interface.hpp.
 
@@ -20,7 +19,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 SavedState* make_state(const Groups& model, SourceLocation where) { return new SavedStateOf(model, where); }
 checkpoint::Folder save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
                         const checkpoint::SaveOptions& options, SourceLocation where) {
-    return checkpoint::save(core_of(rank), folder, step, core_of(state), options, where);
+    return checkpoint::save(rank, folder, step, core_of(state), options, where);
 }
 PendingSave* begin_save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
                         const checkpoint::SaveOptions& options, SourceLocation where) {
@@ -29,27 +28,27 @@ PendingSave* begin_save(Rank& rank, const std::string& folder, std::uint64_t ste
         checkpoint::Folder commit(SourceLocation at) override { return std::move(core).commit(at); }
         checkpoint::PendingSave core;
     };
-    return new Pending(checkpoint::begin_save(core_of(rank), folder, step, core_of(state), options, where));
+    return new Pending(checkpoint::begin_save(rank, folder, step, core_of(state), options, where));
 }
 std::optional<checkpoint::Folder> latest(Rank& rank, const std::string& folder, checkpoint::FileCalls* files,
                                          SourceLocation where) {
-    return checkpoint::latest(core_of(rank), folder, files, where);
+    return checkpoint::latest(rank, folder, files, where);
 }
 checkpoint::LoadReport load(Rank& rank, const std::string& folder, const SavedState& state,
                             const checkpoint::LoadOptions& options, SourceLocation where) {
-    return checkpoint::load(core_of(rank), folder, core_of(state), options, where);
+    return checkpoint::load(rank, folder, core_of(state), options, where);
 }
 checkpoint::LoadReport load_model(Rank& rank, const std::string& path, const Groups& model,
                                   const checkpoint::LoadOptions& options, SourceLocation where) {
-    return checkpoint::load_model(core_of(rank), path, model, options, where);
+    return checkpoint::load_model(rank, path, model, options, where);
 }
 void save_model(Rank& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
                 SourceLocation where) {
-    checkpoint::save_model(core_of(rank), path, model, options, where);
+    checkpoint::save_model(rank, path, model, options, where);
 }
 checkpoint::Folder roll_back(Rank& rank, const std::string& folder, std::uint64_t step, checkpoint::FileCalls* files,
                              SourceLocation where) {
-    return checkpoint::roll_back(core_of(rank), folder, step, files, where);
+    return checkpoint::roll_back(rank, folder, step, files, where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

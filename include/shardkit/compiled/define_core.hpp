@@ -6,18 +6,21 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/compiled/core.hpp>
-#include <shardkit/compiled/core_rank.hpp>
-#include <shardkit/compiled/grid_mesh.hpp>
+#include <shardkit/compiled/core_group.hpp>
 #include <shardkit/param/check_tensors.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/slices.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
-// Defines the functions of interface.hpp, but for optimizers and MPI, and makes groups.
+// Defines the functions of interface.hpp, but for optimizers.
 
 namespace shardkit::detail::compiled_form {
 void append_joined(std::string& text, const Piece* pieces, std::size_t count) {
@@ -43,6 +46,27 @@ void check_tensors(std::string_view path, std::span<const ParameterRecord> tenso
 }  // namespace compiled_form
 }  // namespace SHARDKIT_CHECKED_BUILD
 
+namespace shardkit::detail {
+namespace {
+template <class... T>
+void reduce_number(Rank& rank, const Communicator& comm, ReduceOp op, ElementType type, void* value,
+                   SourceLocation where) {
+    const auto as = [&]<class One>(std::type_identity<One>) {
+        if (type == element_type_of<One>) {
+            One& number = *static_cast<One*>(value);
+            number = all_reduce_value(rank, comm, number, op, where);
+        }
+    };
+    (as(std::type_identity<T>{}), ...);
+}
+}  // namespace
+void all_reduce_number(Rank& rank, const Communicator& comm, ReduceOp op, ElementType type, void* number,
+                       SourceLocation where) {
+    reduce_number<double, float, bf16, fp16, std::int64_t, std::uint64_t, std::int32_t, std::uint32_t, std::uint8_t>(
+        rank, comm, op, type, number, where);
+}
+}  // namespace shardkit::detail
+
 namespace shardkit::host::detail SHARDKIT_CHECKED_BUILD {
 const Reducer& core_reducer(ElementType in, ElementType out) noexcept {
     if (in != out) { return in == ElementType::bf16 ? reducer_of<bf16, float> : reducer_of<fp16, float>; }
@@ -61,15 +85,36 @@ const Reducer& core_reducer(ElementType in, ElementType out) noexcept {
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-Rank* make_rank(const AxisGrid& grid, const Communicator& world, RankOptions options, SourceLocation where) {
-    return new OwnedContext(grid, world, options, Streams{}, where);
+namespace {
+
+/// The elements of a precision, for an error.
+std::string name_of(const shardkit::detail::ElementTypes& types) {
+    return shardkit::detail::concat(name(types.gather), "/", name(types.gradient), "/", name(types.reduction), "/",
+                                    name(types.master));
 }
-Group* ContextOf::make_group(const shardkit::detail::ElementTypes& elements,
-                             const shardkit::detail::GroupValues& values, std::span<std::byte> adopted_parameters,
-                             std::span<std::byte> adopted_gradients, SourceLocation where) {
+template <class P>
+void make_if(Group*& made, std::string& known, Rank& rank, const shardkit::detail::ElementTypes& elements,
+             const shardkit::detail::GroupValues& values, const shardkit::detail::AdoptedElements& adopted,
+             SourceLocation where) {
+    constexpr auto& types = shardkit::detail::element_types<P>;
+    known += (known.empty() ? "" : ", ") + name_of(types);
+    if (made == nullptr && elements == types) {
+        made = new GroupOf(std::type_identity<P>{}, rank, values, adopted, where);
+    }
+}
+template <class... P, class... Arguments>
+void make_of(Precisions<P...> /*all*/, Arguments&&... arguments) {
+    (make_if<P>(arguments...), ...);
+}
+
+}  // namespace
+
+Group* make_group(Rank& rank, const shardkit::detail::ElementTypes& elements,
+                  const shardkit::detail::GroupValues& values, std::span<std::byte> adopted_parameters,
+                  std::span<std::byte> adopted_gradients, SourceLocation where) {
     Group* made = nullptr;
     std::string known;
-    make_of(AllPrecisions{}, made, known, elements, values,
+    make_of(AllPrecisions{}, made, known, rank, elements, values,
             shardkit::detail::AdoptedElements{{adopted_parameters, elements.gather},
                                               {adopted_gradients, elements.gradient}},
             where);
@@ -81,30 +126,13 @@ Group* ContextOf::make_group(const shardkit::detail::ElementTypes& elements,
     }
     return made;
 }
+LossScale* make_loss_scale(Rank& rank, const LossScaleOptions& options, SourceLocation where) {
+    return new LossScaleOf(shardkit::LossScale(rank, options, where));
+}
 
 void refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }
 void refuse_group(const Group& group, SourceLocation where, const char* text) {
     throw_usage_error(where, "'", shardkit::detail::path_of(group.of_core), "': ", text);
-}
-
-void run_on_threads(const AxisGrid& grid, Body body, const void* function, RankOptions options,
-                    const threads::LaunchOptions* launch_options, SourceLocation where) {
-    threads::run(
-        GridMesh{grid},
-        [&](auto& rank) {
-            ContextOf core(rank);
-            body(function, core);
-        },
-        options, launch_options == nullptr ? threads::LaunchOptions{} : *launch_options, where);
-}
-void run_on_self(const AxisGrid& grid, Body body, const void* function, RankOptions options, SourceLocation where) {
-    self::run(
-        GridMesh{grid},
-        [&](auto& rank) {
-            ContextOf core(rank);
-            body(function, core);
-        },
-        options, where);
 }
 
 SliceOrder slice_order(const Groups& groups, SourceLocation where) { return shardkit::slice_order(groups, where); }

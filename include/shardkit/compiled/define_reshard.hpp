@@ -2,7 +2,6 @@
 #pragma once
 
 #include <shardkit/compiled/core_checkpoint.hpp>
-#include <shardkit/compiled/core_rank.hpp>
 #include <shardkit/compiled/reshard_interface.hpp>
 #include <shardkit/reshard/reshard.hpp>
 
@@ -15,12 +14,12 @@ static ReshardSide side_of(const SavedState* state) {
 }
 ReshardPlan plan_reshard(Rank& rank, const SavedState* from, const SavedState* to, const ReshardOptions& options,
                          SourceLocation where) {
-    return shardkit::plan_reshard(core_of(rank), side_of(from), side_of(to), options, where);
+    return shardkit::plan_reshard(rank, side_of(from), side_of(to), options, where);
 }
 ReshardReport reshard(Rank& rank, const ReshardPlan* plan, const SavedState* from, const SavedState* to,
                       const ReshardOptions& options, SourceLocation where) {
-    if (plan == nullptr) { return shardkit::reshard(core_of(rank), side_of(from), side_of(to), options, where); }
-    return shardkit::reshard(core_of(rank), *plan, side_of(from), side_of(to), where);
+    if (plan == nullptr) { return shardkit::reshard(rank, side_of(from), side_of(to), options, where); }
+    return shardkit::reshard(rank, *plan, side_of(from), side_of(to), where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -43,19 +43,11 @@ class Groups;
 }
 namespace shardkit {
 class Communicator;
-class Stream;
 enum class Gathers : std::uint8_t;
-class TrafficLog;
-namespace recorder {
-struct RecentCall;
-}
-namespace threads {
-struct LaunchOptions;
-}
-namespace mpi {
-struct Options;
-}
 }  // namespace shardkit
+namespace shardkit SHARDKIT_FACE {
+class Rank;
+}
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
@@ -149,59 +141,11 @@ class Group : public Object {
 [[noreturn]] void refuse_use(SourceLocation where, const char* text);
 [[noreturn]] void refuse_group(const Group& group, SourceLocation where, const char* text);
 
-/// Which of a rank's streams.
-enum class StreamFor : std::uint8_t { compute, communication, reduction };
-
-/// A rank.
-class Rank : public Object {
-  public:
-    virtual std::size_t rank() const noexcept = 0;
-    virtual std::size_t world_size() const noexcept = 0;
-    virtual const AxisGrid& grid() const noexcept = 0;
-    virtual const RankOptions& options() const noexcept = 0;
-    virtual const Communicator& world() const noexcept = 0;
-    /// Calls take(to, the communicator over these axes of this mesh, or of this mesh with an axis split).
-    virtual void communicator(const AxisGrid& grid, const AxisNames& axes,
-                              void (*take)(void* to, const Communicator& made), void* to, SourceLocation where) = 0;
-    /// Uses a communicator of the user over these axes; `shard_group` 0: of the mesh itself.
-    virtual void adopt(const AxisNames& axes, const Communicator& adopted, std::size_t shard_group,
-                       SourceLocation where) = 0;
-    virtual Stream stream(StreamFor which) const noexcept = 0;
-    virtual void synchronize() const = 0;
-    virtual void settle() const noexcept = 0;
-    virtual TrafficLog& traffic() noexcept = 0;
-    virtual void list_recent_calls(std::vector<recorder::RecentCall>& into) const = 0;
-    virtual void set_step(std::uint32_t step) noexcept = 0;
-    virtual void compare_calls(SourceLocation where) const = 0;
-    /// Lets waits take so many milliseconds from now on. @returns what they took before, for end_deadline
-    virtual std::int64_t begin_deadline(std::int64_t milliseconds, SourceLocation where) const = 0;
-    virtual void end_deadline(std::int64_t before) const noexcept = 0;
-    virtual void require_memory(const void* data, std::size_t bytes, std::string_view what,
-                                SourceLocation where) const = 0;
-    /// Allocates zeroed memory that verbs can use, or, `local`, that only this rank's kernels use.
-    virtual shardkit::detail::PlacedMemory allocate(std::size_t bytes, bool local) const = 0;
-    /// Copies from the engine's memory, behind the compute stream's work.
-    virtual void read(const void* from, std::span<std::byte> to) const = 0;
-    virtual void all_reduce(const Communicator& comm, ReduceOp op, ElementType type, void* value,
-                            SourceLocation where) = 0;
-    virtual double exact_sum(const Communicator& comm, std::span<const double> values, SourceLocation where) = 0;
-
-    /// Makes a group. `adopted`: the user's own memory, empty without.
-    virtual Group* make_group(const shardkit::detail::ElementTypes& elements, const detail::GroupValues& values,
-                              std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
-                              SourceLocation where) = 0;
-    virtual LossScale* make_loss_scale(const LossScaleOptions& options, SourceLocation where) = 0;
-};
-/// Makes one rank of a mesh over a communicator of the host's engines.
-Rank* make_rank(const AxisGrid& grid, const Communicator& world, RankOptions options, SourceLocation where);
-
-// Ranks of a launch.
-using Body = void (*)(const void* function, Rank& rank);
-void run_on_threads(const AxisGrid& grid, Body body, const void* function, RankOptions options,
-                    const threads::LaunchOptions* launch_options, SourceLocation where);
-void run_on_self(const AxisGrid& grid, Body body, const void* function, RankOptions options, SourceLocation where);
-void run_on_mpi(const AxisGrid& grid, Body body, const void* function, RankOptions options,
-                const mpi::Options* mpi_options, SourceLocation where);
+/// Makes a group. `adopted`: the user's own memory, empty without.
+Group* make_group(Rank& rank, const shardkit::detail::ElementTypes& elements, const detail::GroupValues& values,
+                  std::span<std::byte> adopted_parameters, std::span<std::byte> adopted_gradients,
+                  SourceLocation where);
+LossScale* make_loss_scale(Rank& rank, const LossScaleOptions& options, SourceLocation where);
 
 // A model.
 SliceOrder slice_order(const Groups& groups, SourceLocation where);

@@ -20,17 +20,17 @@ namespace shardkit SHARDKIT_BUILD {
 inline ReshardPlan plan_reshard(Rank& rank, const std::type_identity_t<ReshardSide>& from,
                                 const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
                                 SourceLocation where = SourceLocation::current()) {
-    return compiled::plan_reshard(rank.core(), detail::core_of(from), detail::core_of(to), options, where);
+    return compiled::plan_reshard(rank, detail::core_of(from), detail::core_of(to), options, where);
 }
 inline ReshardReport reshard(Rank& rank, const ReshardPlan& plan, const std::type_identity_t<ReshardSide>& from,
                              const std::type_identity_t<ReshardSide>& to,
                              SourceLocation where = SourceLocation::current()) {
-    return compiled::reshard(rank.core(), &plan, detail::core_of(from), detail::core_of(to), plan.options(), where);
+    return compiled::reshard(rank, &plan, detail::core_of(from), detail::core_of(to), plan.options(), where);
 }
 inline ReshardReport reshard(Rank& rank, const std::type_identity_t<ReshardSide>& from,
                              const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
                              SourceLocation where = SourceLocation::current()) {
-    return compiled::reshard(rank.core(), nullptr, detail::core_of(from), detail::core_of(to), options, where);
+    return compiled::reshard(rank, nullptr, detail::core_of(from), detail::core_of(to), options, where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -10,13 +10,13 @@
 #include <type_traits>
 #include <vector>
 
-#include <shardkit/compiled/context.hpp>
 #include <shardkit/compiled/interface.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/chosen_parameters.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/policy/shard_policy.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/coded_view.hpp>
 #include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/window.hpp>
@@ -38,8 +38,8 @@ class ShardedState {
                  std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
         : context_(rank), policy_(options.policy) {
         const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
-        group_ = rank.core().make_group(
-            element_types<Precision>,
+        group_ = compiled::make_group(
+            rank, element_types<Precision>,
             {path, parameters, Group::extents, Group::all_names,
              rules::policy_values(options.policy, rank.grid().extent(Dp::name), where), options.packing,
              options.master, options.stochastic_rounding, options.gradient_release, options.offload},

@@ -106,7 +106,7 @@ class Accumulation {
 class LossScale {
   public:
     explicit LossScale(Rank& rank, LossScaleOptions options = {}, SourceLocation where = SourceLocation::current())
-        : scale_(rank.core().make_loss_scale(options, where)) {}
+        : scale_(compiled::make_loss_scale(rank, options, where)) {}
 
     double value() const { return scale_->state().value(); }
     std::uint32_t clean_steps() const { return scale_->state().clean_steps(); }

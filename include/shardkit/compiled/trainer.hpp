@@ -3,7 +3,8 @@
 
 // What shardkit.hpp is in the compiled form.
 
-#include <shardkit/compiled/context.hpp>
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/backend/threads/run.hpp>
 #include <shardkit/compiled/model.hpp>
 #include <shardkit/compiled/sharded_state.hpp>
 #include <shardkit/compiled/step.hpp>
@@ -18,4 +19,6 @@
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>
+#include <shardkit/rank/all_reduce_value.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>

@@ -21,6 +21,20 @@
 #else
 #define SHARDKIT_BUILD SHARDKIT_CHECKED_BUILD
 #endif
+/// A class that is one in both forms is in SHARDKIT_FACE, and what is defined out of it is SHARDKIT_CORE_INLINE:
+/// files of the compiled form have its header, and the core has the definitions behind it, for which it is compiled
+/// once. So these have the same names for both, and others in header-only files, which may be compiled for another
+/// machine.
+#if defined(SHARDKIT_COMPILED) || defined(SHARDKIT_CORE)
+#define SHARDKIT_FACE SHARDKIT_CHECKED_BUILD::inline compiled_form
+#else
+#define SHARDKIT_FACE SHARDKIT_CHECKED_BUILD
+#endif
+#ifdef SHARDKIT_CORE
+#define SHARDKIT_CORE_INLINE [[gnu::used]] inline
+#else
+#define SHARDKIT_CORE_INLINE inline
+#endif
 
 namespace shardkit SHARDKIT_BUILD {
 /// Whether misuse of views is detected: true in a build with SHARDKIT_CHECKED.

@@ -142,15 +142,15 @@ struct Access {
             return !object.state_;
         }
     }
-    /// Returns the paths of the existing groups that were made with a context.
+    /// Returns the paths of the existing groups that were made with a rank.
     template <class Rank>
     static auto& living(Rank& rank) noexcept {
-        return rank.living_;
+        return rank.resources_->living;
     }
     /// Returns the pools of slots that a rank's groups share.
     template <class Rank>
     static auto& pools(Rank& rank) noexcept {
-        return rank.pools_;
+        return rank.resources_->pools;
     }
 };
 

@@ -1,22 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/context.hpp>
-#else
-#include <cstdint>
 #include <span>
 
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/core/exact_sum.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/rank/rank.hpp>
+
+namespace shardkit SHARDKIT_BUILD {
+
+/// Reduces one number of each rank of `comm` (a loss to print, a count of tokens) and returns the result.
+///     const double loss = all_reduce_value(rank, loss_here) / rank.world_size();
+/// Order:   collective over `comm`; after the work given to the compute stream; the host waits
+/// Cost:    the all-reduce of one element; no memory after the first call
+/// @returns the same number on every rank
+template <Element T>
+T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
+                   SourceLocation where = SourceLocation::current());
+/// The same over all ranks.
+template <Element T>
+T all_reduce_value(Rank& rank, T value, ReduceOp op = ReduceOp::sum,
+                   SourceLocation where = SourceLocation::current()) {
+    return all_reduce_value(rank, rank.world(), value, op, where);
+}
+
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit SHARDKIT_FACE {
+
+/// Returns the sum of the numbers of all ranks of `comm`, exact until it is rounded once. So it is the same, to the
+/// last bit, for the same numbers (say the losses of a batch's samples), however many ranks have them, and in
+/// whatever order.
+///     const double loss = exact_sum(rank, losses_here) / samples;
+/// Order:   collective over `comm`; after the work given to the compute stream; the host waits
+/// Cost:    the all-reduce of 69 doubles; no memory after the first call
+double exact_sum(Rank& rank, const Communicator& comm, std::span<const double> values,
+                 SourceLocation where = SourceLocation::current());
+/// The same over all ranks.
+inline double exact_sum(Rank& rank, std::span<const double> values,
+                        SourceLocation where = SourceLocation::current()) {
+    return exact_sum(rank, rank.world(), values, where);
+}
+
+}  // namespace SHARDKIT_FACE
+
+#ifdef SHARDKIT_COMPILED
+namespace shardkit::detail {
+/// Reduces a number whose type is a value, in the core.
+void all_reduce_number(Rank& rank, const Communicator& comm, ReduceOp op, ElementType type, void* number,
+                       SourceLocation where);
+}  // namespace shardkit::detail
+
+namespace shardkit SHARDKIT_BUILD {
+
+template <Element T>
+T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op, SourceLocation where) {
+    detail::all_reduce_number(rank, comm, op, element_type_of<T>, &value, where);
+    return value;
+}
+
+}  // namespace SHARDKIT_BUILD
+#else
+#include <cstdint>
+
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/core/exact_sum.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 /// The memory for one number that a rank keeps, so that no step allocates.
 struct NumberMemory {
     explicit NumberMemory(const Rank& rank) : memory(rank.buffer<std::uint8_t>(sizeof(std::uint64_t))) {}
@@ -27,16 +79,12 @@ struct ExactSumMemory {
     explicit ExactSumMemory(const Rank& rank) : numbers(rank.buffer<double>(ExactSum::numbers)) {}
     HostBuffer<double> numbers;
 };
-}  // namespace detail
+}  // namespace shardkit::detail
 
-/// Reduces one number of each rank of `comm` (a loss to print, a count of tokens) and returns the result.
-///     const double loss = all_reduce_value(rank, loss_here) / rank.world_size();
-/// Order:   collective over `comm`; after the work given to the compute stream; the host waits
-/// Cost:    the all-reduce of one element; no memory after the first call
-/// @returns the same number on every rank
+namespace shardkit SHARDKIT_BUILD {
+
 template <Element T>
-T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
-                   SourceLocation where = SourceLocation::current()) {
+T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op, SourceLocation where) {
     const auto stream = rank.compute_stream();
     auto& kept = rank.kept<detail::NumberMemory>();
     const std::span<T> memory(reinterpret_cast<T*>(kept.memory.data()), 1);
@@ -44,21 +92,13 @@ T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op = 
     all_reduce_in_place(comm, op, memory, stream, where);
     return rank.read(memory.data());
 }
-/// The same over all ranks.
-template <Element T>
-T all_reduce_value(Rank& rank, T value, ReduceOp op = ReduceOp::sum,
-                   SourceLocation where = SourceLocation::current()) {
-    return all_reduce_value(rank, rank.world(), value, op, where);
-}
 
-/// Returns the sum of the numbers of all ranks of `comm`, exact until it is rounded once. So it is the same, to the
-/// last bit, for the same numbers (say the losses of a batch's samples), however many ranks have them, and in
-/// whatever order.
-///     const double loss = exact_sum(rank, losses_here) / samples;
-/// Order:   collective over `comm`; after the work given to the compute stream; the host waits
-/// Cost:    the all-reduce of 69 doubles; no memory after the first call
-inline double exact_sum(Rank& rank, const Communicator& comm, std::span<const double> values,
-                        SourceLocation where = SourceLocation::current()) {
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE double exact_sum(Rank& rank, const Communicator& comm, std::span<const double> values,
+                                      SourceLocation where) {
     const auto stream = rank.compute_stream();
     const std::span<double> memory = rank.kept<detail::ExactSumMemory>().numbers.span();
     ExactSum total;
@@ -70,11 +110,6 @@ inline double exact_sum(Rank& rank, const Communicator& comm, std::span<const do
     host::AnyKernels::copy_out(stream, std::span<const double>(memory), std::span<double>(numbers));
     return ExactSum(numbers).value();
 }
-/// The same over all ranks.
-inline double exact_sum(Rank& rank, std::span<const double> values,
-                        SourceLocation where = SourceLocation::current()) {
-    return exact_sum(rank, rank.world(), values, where);
-}
 
-}  // namespace shardkit
+}  // namespace SHARDKIT_FACE
 #endif

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <tuple>
 
 #include <shardkit/backend/nccl/compiled_interface.hpp>
@@ -14,8 +15,7 @@
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
-#include <shardkit/compiled/core_rank.hpp>
-#include <shardkit/compiled/grid_mesh.hpp>
+#include <shardkit/rank/rank.hpp>
 
 // Defines the functions of compiled_interface.hpp.
 
@@ -48,19 +48,11 @@ class WorldOf final : public NcclWorld {
     template <class... Arguments>
     explicit WorldOf(const Arguments&... arguments) : core_(arguments...) {}
 
-    void run(const AxisGrid& grid, Body body, const void* function, RankOptions options,
-             SourceLocation where) override {
-        nccl::run(
-            GridMesh{grid}, core_,
-            [&](auto& rank) {
-                ContextOf core(rank);
-                body(function, core);
-            },
-            options, where);
+    void run(const shardkit::detail::RankBody& body, SourceLocation where) override {
+        nccl::detail::run_rank(core_, body, where);
     }
-    Rank* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) override {
-        return new OwnedContext(grid, core_.communicator(), options, core_.streams(), where);
-    }
+    const shardkit::Communicator& communicator() override { return communicator_.emplace(core_.communicator()); }
+    Streams streams() override { return core_.streams(); }
     void borrow(ncclComm* comm, std::string_view axes, void (*take)(void* to, const shardkit::Communicator& made),
                 void* to, SourceLocation where) override {
         take(to, nccl::borrow(core_, nccl::Borrow{comm}, axes, where));
@@ -73,6 +65,7 @@ class WorldOf final : public NcclWorld {
 
   private:
     nccl::World core_;
+    std::optional<shardkit::Communicator> communicator_;
 };
 
 }  // namespace
@@ -99,7 +92,6 @@ NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocat
     return new WorldOf(nccl::Borrow{comm}, options, where);
 }
 
-CUstream_st* nccl_stream(const Rank& rank, SourceLocation where) { return nccl::stream(core_of(rank), where); }
 ncclComm* nccl_handle(const shardkit::Communicator& comm, SourceLocation where) { return nccl::native(comm, where); }
 
 static_assert(std::tuple_size_v<NcclIdBytes> == nccl::UniqueId::size);

@@ -6,10 +6,10 @@
 #include <cstddef>
 
 #include <shardkit/compiled/interface.hpp>
+#include <shardkit/rank/rank.hpp>
 
 // What a trainer's file calls of NCCL in the compiled form; compiled_nccl.hpp defines it.
 
-struct CUstream_st;
 struct ncclComm;
 
 namespace shardkit::nccl SHARDKIT_CHECKED_BUILD {
@@ -48,10 +48,9 @@ class NcclWorld {
     virtual ~NcclWorld() = default;
     NcclWorld(NcclWorld&&) = delete;
 
-    virtual void run(const AxisGrid& grid, Body body, const void* function, RankOptions options,
-                     SourceLocation where) = 0;
-    /// Makes one rank of a mesh, which the World outlives.
-    virtual Rank* make_rank(const AxisGrid& grid, RankOptions options, SourceLocation where) = 0;
+    virtual void run(const shardkit::detail::RankBody& body, SourceLocation where) = 0;
+    virtual const shardkit::Communicator& communicator() = 0;
+    virtual Streams streams() = 0;
     /// Calls take(to, the communicator of NCCL's for Rank::adopt).
     virtual void borrow(ncclComm* comm, std::string_view axes,
                         void (*take)(void* to, const shardkit::Communicator& made), void* to,
@@ -72,8 +71,7 @@ NcclWorld* survive_nccl(NcclWorld& world, std::span<const std::size_t> lost, con
                         SourceLocation where);
 NcclWorld* borrow_nccl(ncclComm* comm, const nccl::Options& options, SourceLocation where);
 
-/// @throws UsageError for a rank, or a communicator, of another engine
-CUstream_st* nccl_stream(const Rank& rank, SourceLocation where);
+/// @throws UsageError for a communicator of another engine
 ncclComm* nccl_handle(const shardkit::Communicator& comm, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -12,7 +12,7 @@
 #include <shardkit/backend/nccl/compiled_interface.hpp>
 #include <shardkit/backend/nccl/meeting.hpp>
 #include <shardkit/backend/nccl/world_options.hpp>
-#include <shardkit/compiled/context.hpp>
+#include <shardkit/rank/rank.hpp>
 
 // What nccl.hpp is in the compiled form: neither CUDA's nor NCCL's headers, whose handles are pointers to classes
 // that these declare.
@@ -123,8 +123,7 @@ class World {
 template <MeshType Mesh, class F>
 void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
-    const shardkit::detail::LaunchedBody<Mesh, F> body{mesh, f};
-    world.core().run(mesh.grid(where), &body.call, &body, rank_options, where);
+    world.core().run(shardkit::detail::UserBody<MeshRank<Mesh>, F>(mesh, f, rank_options, where), where);
 }
 template <MeshType Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
@@ -138,7 +137,7 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
 template <MeshType Mesh>
 MeshRank<Mesh> make_rank(Mesh mesh, World& world, RankOptions rank_options = {},
                          SourceLocation where = SourceLocation::current()) {
-    return MeshRank<Mesh>(world.core().make_rank(mesh.grid(where), rank_options, where), mesh);
+    return MeshRank<Mesh>(mesh, world.core().communicator(), rank_options, world.core().streams(), where);
 }
 /// Returns a communicator of the user's over some of the World's ranks, for Rank::adopt: see
 /// backend/nccl/native.hpp. Who calls it includes verbs.hpp.
@@ -155,7 +154,7 @@ Lent borrow(World& world, Borrow borrowed, std::string_view axes, SourceLocation
 /// Returns the stream of CUDA's in which a rank computes: see backend/nccl/native.hpp.
 /// @throws UsageError for a rank of another engine
 inline CUstream_st* stream(const Rank& rank, SourceLocation where = SourceLocation::current()) {
-    return compiled::nccl_stream(rank.core(), where);
+    return rank.compute_stream().native(where);
 }
 /// Returns NCCL's own communicator: see there.
 /// @throws UsageError for a communicator of another engine

@@ -10,6 +10,7 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::nccl {
@@ -17,8 +18,7 @@ namespace shardkit::nccl {
 /// Returns the stream of CUDA's in which a rank computes, for kernels of your own. It is the rank's until its World
 /// ends.
 /// @throws UsageError for a rank of another engine
-template <class Rank>
-cudaStream_t stream(const Rank& rank, SourceLocation where = SourceLocation::current()) {
+inline cudaStream_t stream(const Rank& rank, SourceLocation where = SourceLocation::current()) {
     return rank.compute_stream().native(where);
 }
 

@@ -14,6 +14,27 @@
 
 namespace shardkit::nccl {
 
+namespace detail {
+/// Runs the body with the World's GPU selected, and finishes the World.
+inline void run_rank(World& world, const shardkit::detail::RankBody& body, SourceLocation where) {
+    const gpu::detail::DeviceGuard guard(world.device(), where);
+    try {
+        // Before the rank's memory is freed: nothing may use it any more.
+        const auto finish = [](const Streams& streams, SourceLocation line) {
+            streams.compute.synchronize(line);
+            streams.communication.synchronize(line);
+            streams.reduction.synchronize(line);
+        };
+        body(world.communicator(), world.streams(), finish);
+    } catch (...) {
+        world.record_exception();
+        world.abort();
+        throw;
+    }
+    world.finish(where);
+}
+}  // namespace detail
+
 /// Runs `f(rank)` in this thread as one rank of `mesh`, over the ranks of `world`, with the World's GPU selected;
 /// then waits for its streams and finishes the World. Every rank of the World must make the same call.
 ///
@@ -23,20 +44,7 @@ namespace shardkit::nccl {
 template <MeshType Mesh, class F>
 void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
-    const gpu::detail::DeviceGuard guard(world.device(), where);
-    try {
-        MeshRank<Mesh> rank{mesh, world.communicator(), rank_options, world.streams(), where};
-        if constexpr (shardkit::detail::BodyRules<F, MeshRank<Mesh>>::takes_rank) { f(rank); }
-        // The rank's memory is freed here: nothing may use it any more.
-        world.streams().compute.synchronize(where);
-        world.streams().communication.synchronize(where);
-        world.streams().reduction.synchronize(where);
-    } catch (...) {
-        world.record_exception();
-        world.abort();
-        throw;
-    }
-    world.finish(where);
+    detail::run_rank(world, shardkit::detail::UserBody<MeshRank<Mesh>, F>(mesh, f, rank_options, where), where);
 }
 
 /// Returns one rank of `mesh` over the ranks of `world`, for a program in whose structure `run` does not fit. The

@@ -1,21 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/backend/self/communicator.hpp>
-#include <shardkit/backend/self/engine.hpp>
 #include <shardkit/rank/rank.hpp>
 
-namespace shardkit::self {
+namespace shardkit::self::detail SHARDKIT_FACE {
+/// Calls the body in this thread, as the only rank of a World.
+void run_rank(const shardkit::detail::RankBody& body);
+}  // namespace SHARDKIT_FACE
+
+namespace shardkit::self SHARDKIT_FACE {
 
 /// Calls `f(rank)` in this thread, with the only rank of `mesh`.
 /// @throws std::invalid_argument when the mesh has more than one rank; whatever f throws
 template <shardkit::detail::MayBeMesh Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, SourceLocation where = SourceLocation::current()) {
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
-        World world;
-        MeshRank<Mesh> rank{mesh, Communicator(world), options, {}, where};
-        if constexpr (shardkit::detail::BodyRules<F, MeshRank<Mesh>>::takes_rank) { f(rank); }
+        detail::run_rank(shardkit::detail::UserBody<MeshRank<Mesh>, F>(mesh, f, options, where));
     }
 }
 
-}  // namespace shardkit::self
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/backend/self/communicator.hpp>
+#include <shardkit/backend/self/engine.hpp>
+
+namespace shardkit::self::detail SHARDKIT_FACE {
+SHARDKIT_CORE_INLINE void run_rank(const shardkit::detail::RankBody& body) {
+    World world;
+    body(Communicator(world), {});
+}
+}  // namespace SHARDKIT_FACE
+#endif

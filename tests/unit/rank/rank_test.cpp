@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,7 +22,7 @@
 #include "../mesh/arange.hpp"
 #include "../thrown_message.hpp"
 
-namespace context_test {
+namespace rank_test {
 
 namespace {
 
@@ -344,6 +345,8 @@ TEST_CASE("Rank: an adopted communicator of the wrong size or order is refused")
     });
 }
 
+void throw_size(Rank& rank) { throw std::logic_error(std::to_string(rank.world_size())); }
+
 /// A trainer's own function of that name.
 template <class Rank>
 std::size_t run(Rank& rank, const std::size_t& times) {
@@ -354,6 +357,17 @@ TEST_CASE("a trainer's own run(rank, ...) is not taken for the engine's, which t
     std::size_t times = 3;  // not const: the engine's would take it as it is
     self::run(DeviceMesh<1>{}, [&](auto& rank) { CHECK(run(rank, times) == 3); });
     threads::run(DeviceMesh<2>{}, [&](auto& rank) { CHECK(run(rank, times) == 6); });
+}
+
+TEST_CASE("Rank: a function that takes it is run, and one is made from a mesh as from its axes") {
+    std::array<bool, 2> mesh_known{};
+    threads::run(DeviceMesh<2>{}, [&](Rank& rank) {
+        const Rank again{DeviceMesh<2>{}, rank.world()};
+        mesh_known[rank.rank()] = again.grid().describe() == rank.grid().describe() && again.rank() == rank.rank();
+    });
+    CHECK(mesh_known[0]);
+    CHECK(mesh_known[1]);
+    CHECK_THROWS_WITH(self::run(DeviceMesh<1>{}, throw_size), "1");
 }
 
 TEST_CASE("all_reduce_value: one number of each rank, over all ranks or some") {
@@ -369,4 +383,4 @@ TEST_CASE("all_reduce_value: one number of each rank, over all ranks or some") {
     });
 }
 
-}  // namespace context_test
+}  // namespace rank_test
