@@ -155,7 +155,7 @@ template <class Optimizer>
 constexpr bool shares_frame = std::is_base_of_v<sk::detail::OptimizerFrame<sk::detail::AnyRule>, Optimizer>;
 static_assert(shares_frame<sk::AdamW> && shares_frame<sk::SGD> && shares_frame<Own>);
 // What a small group's update costs beside its elements.
-static_assert(sizeof(sk::detail::AnyUpdateWork) <= 192 && sizeof(sk::detail::AnyProgress) <= 64);
+static_assert(sizeof(sk::detail::AnyUpdateWork) <= 240 && sizeof(sk::detail::AnyProgress) <= 64);
 
 TEST_CASE("a rule with three states: each is allocated, updated and listed, on every policy's shard") {
     sk::threads::run(Flat{3}, [](auto& rank) {
