@@ -11,10 +11,10 @@
 #include <shardkit/compiled/optimizers.hpp>
 #else
 #include <shardkit/backend/host/any_kernels.hpp>
-#include <shardkit/verbs/communicator.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/rule_functions.hpp>
+#include <shardkit/verbs/communicator.hpp>
 #endif
 #include <shardkit/optim/options.hpp>
 #include <shardkit/optim/param_group.hpp>

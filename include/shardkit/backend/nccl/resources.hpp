@@ -77,7 +77,7 @@ struct Resources {
         return reduction && stream.native() == reduction->ref().native();
     }
     /// Returns the staging memory that verbs on that stream use in turn.
-    std::span<std::byte> staging_of(const gpu::TimelineRef& stream) noexcept {
+    std::span<std::byte> staging_of(const Stream& stream) noexcept {
         return (runs_beside(stream) ? reduction_staging : staging).span();
     }
 

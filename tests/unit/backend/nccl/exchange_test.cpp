@@ -37,9 +37,6 @@ namespace sk = shardkit;
 /// A communicator whose sums are exchanges, which add in rank order.
 struct Exchanged : gpu_ranks::Comm {
     explicit Exchanged(const gpu_ranks::Comm& comm) : gpu_ranks::Comm(comm) {}
-    Exchanged split(std::size_t color, std::size_t key, std::string_view axes, const sk::Call& what) const {
-        return Exchanged(gpu_ranks::Comm::split(color, key, axes, what));
-    }
     Exchanged named(std::string_view axes) const { return Exchanged(gpu_ranks::Comm::named(axes)); }
 };
 
