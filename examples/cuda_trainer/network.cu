@@ -5,5 +5,15 @@
 
 // The model's passes and what they launch, compiled once for both trainers.
 
+namespace cuda_trainer {
+
+// Other files call what is inlined here.
+template <class Work>
+[[gnu::used]] void StreamLaunch::operator()(std::size_t n, const Work& work) const {
+    launch(stream, n, work);
+}
+template void StreamLaunch::operator()(std::size_t, const CopyTokens&) const;
+
+}  // namespace cuda_trainer
+
 template class train_gpt::Pass<float, cuda_trainer::Place>;
-template void cuda_trainer::launch(cudaStream_t, std::size_t, const CopyTokens&);

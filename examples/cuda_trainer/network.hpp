@@ -13,14 +13,12 @@
 
 namespace cuda_trainer {
 
-/// The model's kernels as launches of this trainer.
+/// Launches of the model, in the stream's order. Defined in network.cu alone, which has the kernels.
 struct StreamLaunch {
     cudaStream_t stream;
 
     template <class Work>
-    void operator()(std::size_t n, const Work& work) const {
-        launch(stream, n, work);
-    }
+    void operator()(std::size_t n, const Work& work) const;
 };
 using Place = train_gpt::DevicePlaceOf<StreamLaunch>;
 using Pass = train_gpt::Pass<float, Place>;
@@ -86,7 +84,7 @@ class Inputs {
     /// In the order of the stream.
     void load(std::size_t step) {
         copy_.step = step;
-        launch(stream_, tokens_.size(), copy_);
+        StreamLaunch{stream_}(tokens_.size(), copy_);
     }
     const Token* tokens(std::size_t microbatch) const { return tokens_.data() + microbatch * batch_.tokens(); }
     const Token* targets(std::size_t microbatch) const { return targets_.data() + microbatch * batch_.tokens(); }
