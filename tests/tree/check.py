@@ -272,17 +272,12 @@ def write_reference(root):
 
 
 # What turns a precision that a user names into values, and what names one for him. Elsewhere it is a value.
-FACE = ("policy/precision.hpp", "sharded/sharded.hpp", "step/model.hpp",
-        "optim/typed_rule_optimizer.hpp", "muon/muon.hpp", "muon/matrix_optimizer.hpp", "factored/adafactor.hpp",
-        "factored/factored_optimizer.hpp", "plan/planned_geometry.hpp",
+FACE = ("policy/precision.hpp", "sharded/sharded.hpp", "step/model.hpp", "plan/planned_geometry.hpp",
         "machine/group_description.hpp", "factored/factored_plan.hpp", "muon/matrix_plan.hpp", "step/shard_runs.hpp",
-        "checkpoint/save_model.hpp", "checkpoint/load.hpp", "reshard/reshard_side.hpp", "compiled/checkpoints.hpp",
-        "compiled/model.hpp", "compiled/muon.hpp",
         "compiled/local_shards.hpp", "compiled/sharded_state.hpp", "backend/nccl/kernels_for.cuh",
         # Element types that become functions: a group's table of them, and the loops of a rule.
         "sharded/element_table.hpp", "sharded/group.hpp", "sharded/group_state.hpp", "sharded/host_conversions.hpp",
-        "sharded/whole_tensor.hpp",
-        "optim/rule_functions.hpp")
+        "sharded/whole_tensor.hpp")
 
 
 def check_parameters(root):

@@ -15,11 +15,6 @@ struct Precisions {};
 
 namespace detail {
 
-template <class... P>
-constexpr bool computes_in_fp32(Precisions<P...> /*list*/) noexcept {
-    return (std::is_same_v<Arithmetic<typename P::Master>, float> && ...);
-}
-
 /// The sort key of a precision, so that models with equal precisions have one type.
 template <class P>
 inline constexpr std::array<ElementType, 4> precision_key{
