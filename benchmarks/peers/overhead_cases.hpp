@@ -190,9 +190,10 @@ class RecordedCase final : public OverheadCase {
     void wrapped(std::size_t times) override {
         const auto& label = context_.world().label();
         for (std::size_t i = 0; i < times * verbs(); ++i) {
+            constexpr auto type = shardkit::ElementType::fp32;
             const shardkit::Call call =
-                shardkit::detail::call_of<float>(shardkit::Verb::all_gather, shard_.size(),
-                                                 full_.size() * sizeof(float), shardkit::SourceLocation::current());
+                shardkit::detail::call_of({type, type}, shardkit::Verb::all_gather, shard_.size(),
+                                          full_.size() * sizeof(float), shardkit::SourceLocation::current());
             recorder_.begin(label, i, call);
             gather();
             recorder_.end(call);
