@@ -25,7 +25,7 @@ std::vector<Layer> make_layers(sk::Rank& rank) {
 // The trainer knows nothing of schedules: it opens windows where it needs them.
 struct Trainer {
     std::vector<Layer> layers;
-    sk::Model<> model;
+    sk::Model model;
     sk::AdamW optimizer;
 
     explicit Trainer(sk::Rank& rank)

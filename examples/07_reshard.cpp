@@ -30,7 +30,7 @@ double distance(Layer& layer) {
 // Half of the ranks' mesh is dp = 4 with sharded weights and an optimizer.
 struct Trainer {
     sk::Sharded<Linear, sk::FullShard> layer;
-    sk::Model<> model;
+    sk::Model model;
     sk::AdamW optimizer;
 
     explicit Trainer(sk::Rank& rank)

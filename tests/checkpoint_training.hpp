@@ -137,8 +137,8 @@ struct Training {
     Layer layer;
     Listed listed;
     Skipped skipped;
-    sk::Model<typename Layer::Precision> groups;
-    decltype(Optimizer::make(std::declval<sk::Model<typename Layer::Precision>&>())) optimizer;
+    sk::Model groups;
+    decltype(Optimizer::make(std::declval<sk::Model&>())) optimizer;
     sk::LossScale loss_scale;
     sk::checkpoint::State state;
 };

@@ -54,7 +54,7 @@ struct Rule {
 };
 
 /// @pre the names outlive it
-inline auto optimizer(const sk::Groups& model, std::string_view first, std::string_view second) {
+inline auto optimizer(const sk::Model& model, std::string_view first, std::string_view second) {
     Rule::state_names = {first, second};
     return sk::rules::RuleOptimizer<Rule>(model);
 }

@@ -126,9 +126,9 @@ struct WithMuon {
     sk::Sharded<Square, sk::DynamicPolicy> rows;
     sk::Sharded<Codes, sk::DynamicPolicy> base;
     Average average_layer;
-    sk::Model<typename Layer::Precision> model;
-    sk::Model<> of_rows;
-    sk::Model<AveragePrecision> averages;
+    sk::Model model;
+    sk::Model of_rows;
+    sk::Model averages;
     sk::Muon optimizer;
     sk::rules::MatrixOptimizer<row_rule::RowRule> row_optimizer;
     sk::MovingAverage average;

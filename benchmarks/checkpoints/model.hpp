@@ -85,7 +85,7 @@ class Model {
         }
         return layers;
     }
-    shardkit::Model<> groups() { return shardkit::Model{layers_}; }
+    shardkit::Model groups() { return shardkit::Model{layers_}; }
 
     std::vector<Layer> layers_;
     shardkit::AdamW optimizer_;

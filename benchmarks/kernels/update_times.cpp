@@ -34,7 +34,7 @@ std::function<double()> update(Rank& rank, std::size_t n, sk::MasterWeights mast
     using Element = std::conditional_t<Precision::gathers_codes, float, typename Precision::Gather>;
     struct Group {
         sk::Sharded<sk::TensorList<Element>, sk::NoShard, Precision> layer;
-        sk::Model<Precision> model{layer};
+        sk::Model model{layer};
         sk::AdamW optimizer{model, sk::states_in<Format>};
     };
     sk::ShardedOptions<sk::TensorList<Element>, sk::NoShard> options;

@@ -92,7 +92,7 @@ class FollowedCase final : public OverheadCase {
         }
 
         std::vector<Layer> layers;
-        shardkit::Model<> model;
+        shardkit::Model model;
         shardkit::SGD optimizer;
 
       private:

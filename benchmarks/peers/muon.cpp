@@ -98,7 +98,7 @@ class Run {
 
     sk::Rank& rank_;
     std::vector<Layer> layers_;
-    sk::Model<> model_;
+    sk::Model model_;
     std::vector<std::size_t> sizes_;
     std::unique_ptr<sk::rules::MatrixOptimizer<sk::rules::MuonRule>> optimizer_;
 };

@@ -35,7 +35,7 @@ std::vector<Trainer::Block> Trainer::make_blocks(sk::Rank& rank) {
     return made;
 }
 
-std::unique_ptr<sk::Optimizer> Trainer::make_optimizer(const sk::Model<>& model, std::string_view name) {
+std::unique_ptr<sk::Optimizer> Trainer::make_optimizer(const sk::Model& model, std::string_view name) {
     if (name == "adamw") { return std::make_unique<sk::AdamW>(model, sk::AdamWOptions{.learning_rate = 1e-2}); }
     if (name == "lion") { return std::make_unique<sk::Lion>(model, sk::LionOptions{.learning_rate = 2e-3}); }
     if (name == "sgd") { return std::make_unique<sk::SGD>(model, sk::SgdOptions{.learning_rate = 0.1}); }

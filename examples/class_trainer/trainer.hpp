@@ -40,7 +40,7 @@ class Trainer {
     using Head = sk::Sharded<Out, sk::FullShard>;
 
     static std::vector<Block> make_blocks(sk::Rank& rank);
-    static std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model<>& model, std::string_view name);
+    static std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model& model, std::string_view name);
     /// Adds a microbatch's gradients, and returns its loss.
     float forward_backward(sk::Accumulation& accumulation, std::size_t first_sample);
 
@@ -48,7 +48,7 @@ class Trainer {
     sk::Rank& rank_;
     std::vector<Block> blocks_;
     Head head_;
-    sk::Model<> model_;
+    sk::Model model_;
     std::unique_ptr<sk::Optimizer> optimizer_;
 };
 

@@ -15,7 +15,7 @@
 #include <shardkit/compiled/define_optimizers.hpp>
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
-RuleOptimizer* make_optimizer(const Groups& groups, const shardkit::detail::AnyOptions& options,
+RuleOptimizer* make_optimizer(const Model& groups, const shardkit::detail::AnyOptions& options,
                               std::vector<ParamGroup> param_groups, SourceLocation where) {
     using Frame = shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule>;
     return new OptimizerRef(std::make_unique<Frame>(groups, options, std::move(param_groups), where));

@@ -148,7 +148,7 @@ class Trainer {
     using Group = sk::Params<Weight<E>, Bias<E>, Fixed<E>>;
     using Layer = sk::Sharded<Group, Policy>;
     using Listed = sk::Sharded<sk::TensorList<E>, Policy>;
-    using Model = sk::Model<typename Layer::Precision>;
+    using Model = sk::Model;
 
   public:
     Trainer(std::string_view engine, Rank& rank, const Job& job)

@@ -128,7 +128,7 @@ bool is_accepted(const Case& c) {
 /// An optimizer of a case, and its parts' rates.
 template <class Precision>
 struct Made {
-    using Model = sk::Model<Precision>;
+    using Model = sk::Model;
     std::vector<std::unique_ptr<sk::Optimizer>> parts;  // the last one steps
     sk::Muon* muon = nullptr;
 
@@ -214,8 +214,8 @@ Outcome run(const Case& c) {
         Layer by_rates(rank, "layer", list, {policies[c.policy]});
         begin(by_factor);
         begin(by_rates);
-        sk::Model<Precision> first{by_factor};
-        sk::Model<Precision> second{by_rates};
+        sk::Model first{by_factor};
+        sk::Model second{by_rates};
         std::unique_ptr<Made<Precision>> made;
         try {
             made = std::make_unique<Made<Precision>>(first, c);

@@ -210,7 +210,7 @@ struct Training {
 
     const Side& side;
     std::vector<Layer> layers, averages;
-    sk::Model<> model;
+    sk::Model model;
     std::vector<std::unique_ptr<sk::Optimizer>> parts;
     std::unique_ptr<sk::CombinedOptimizer> combined;
     std::optional<sk::MovingAverage> moving;

@@ -455,7 +455,7 @@ struct Training {
     const Case& given;
     const Side& side;
     std::vector<Layer> layers;
-    sk::Model<P> model;
+    sk::Model model;
     std::unique_ptr<sk::Optimizer> optimizer;
     sk::LossScale loss_scale;
 

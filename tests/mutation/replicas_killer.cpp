@@ -66,7 +66,7 @@ struct Training {
     }
 
     Layer layer;
-    sk::Model<> model;
+    sk::Model model;
     sk::AdamW optimizer;
 };
 

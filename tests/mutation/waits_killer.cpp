@@ -167,7 +167,7 @@ bool other_trainers_differ() {
 /// Norms and comparisons of replicas that follow a reduction or a gather at once are of what it brings.
 bool sums_and_copies_are_compared_early() {
     using Weight = small_trainer::Weight<float>;
-    const auto step = [](auto& rank, auto& layer, const sk::Model<>& model) {
+    const auto step = [](auto& rank, auto& layer, const sk::Model& model) {
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
         float* const to = gradients[Weight{}].data();

@@ -272,7 +272,7 @@ def write_reference(root):
 
 
 # What turns a precision that a user names into values, and what names one for him. Elsewhere it is a value.
-FACE = ("policy/precision.hpp", "sharded/sharded.hpp", "step/model.hpp", "plan/planned_geometry.hpp",
+FACE = ("policy/precision.hpp", "sharded/sharded.hpp", "plan/planned_geometry.hpp",
         "machine/group_description.hpp", "factored/factored_plan.hpp", "muon/matrix_plan.hpp", "step/shard_runs.hpp",
         "compiled/local_shards.hpp", "compiled/sharded_state.hpp", "backend/nccl/kernels_for.cuh",
         # Element types that become functions: a group's table of them, and the loops of a rule.

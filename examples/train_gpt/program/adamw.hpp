@@ -23,7 +23,7 @@ inline std::vector<sk::ParamGroup> without_decay_of_vectors() {
 
 /// AdamW with the command line's options, and its states in `Format`.
 template <sk::StateFormat Format>
-std::unique_ptr<sk::Optimizer> make_adamw(const sk::Groups& model, const Options& options) {
+std::unique_ptr<sk::Optimizer> make_adamw(const sk::Model& model, const Options& options) {
     const sk::AdamWOptions adamw{.learning_rate = options.learning_rate, .weight_decay = options.weight_decay};
     return std::make_unique<sk::AdamW>(model, sk::states_in<Format>, adamw, without_decay_of_vectors());
 }

@@ -17,8 +17,7 @@ namespace train_gpt {
 
 /// The optimizer that the command line names.
 /// @pre --states is full with other optimizers than AdamW, and with fp64; see validate(const Options&)
-template <class Precision>
-std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model<Precision>& model, const Options& options) {
+inline std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model& model, const Options& options) {
     using enum sk::StateFormat;
     if (options.states == bf16) { return make_adamw<bf16>(model, options); }
     if (options.states == block8) { return make_adamw<block8>(model, options); }

@@ -108,7 +108,7 @@ class MovingAverage {
     /// @throws std::invalid_argument, with both groups, where a rank does not update the same elements of the two, or
     ///         one in fp32 and the other in fp64; where the average is not frozen, is in 16 bits, or a load has read
     ///         some of a group's weights only; UsageError as update
-    MovingAverage(const Groups& average, const Groups& of, SourceLocation where = SourceLocation::current())
+    MovingAverage(const Model& average, const Model& of, SourceLocation where = SourceLocation::current())
         : average_(average), of_(of) {
         detail::List<rules::UpdateRange> ranges;
         for_each_pair(
@@ -331,8 +331,8 @@ class MovingAverage {
         to.statements().add_update(detail::statement_hash(3, std::bit_cast<std::uint64_t>(decay_)), hash_of(stated_));
     }
 
-    Groups average_;
-    Groups of_;
+    Model average_;
+    Model of_;
     detail::EngineTable<rules::UpdateRange> ranges_;  // of each group
     detail::EngineTable<detail::MovingAverageNumbers> numbers_;
     detail::List<Loads> loads_;  // of each parameter, when it was last updated

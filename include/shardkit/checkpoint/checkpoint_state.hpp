@@ -37,19 +37,19 @@ namespace shardkit::checkpoint SHARDKIT_BUILD {
 class State {
   public:
     /// The contents are a model alone. @throws std::invalid_argument for two groups with one path
-    explicit State(const Groups& model, SourceLocation where = SourceLocation::current())
+    explicit State(const Model& model, SourceLocation where = SourceLocation::current())
         : context_(&detail::context_of(model, where)), model_(model) {
         check_paths(model, where);
     }
     /// The contents are a model and an optimizer of all or some of its groups.
     /// @throws std::invalid_argument for two groups with one path, or when the optimizer has a group that is not the
     /// model's
-    State(const Groups& model, Optimizer& optimizer, SourceLocation where = SourceLocation::current())
+    State(const Model& model, Optimizer& optimizer, SourceLocation where = SourceLocation::current())
         : State(model, where) {
         add(optimizer, where);
     }
     /// The contents are a model, an optimizer and a loss scale.
-    State(const Groups& model, Optimizer& optimizer, LossScale& loss_scale,
+    State(const Model& model, Optimizer& optimizer, LossScale& loss_scale,
           SourceLocation where = SourceLocation::current())
         : State(model, optimizer, where) {
         add(loss_scale, {}, where);
@@ -58,7 +58,7 @@ class State {
     /// Adds an optimizer of other groups of the model.
     /// @throws std::invalid_argument when it has a group that is not the model's, or that another optimizer has
     State& add(Optimizer& optimizer, SourceLocation where = SourceLocation::current()) {
-        const auto identities = [&](const Groups& groups) {
+        const auto identities = [&](const Model& groups) {
             detail::List<std::size_t> list;
             for (const detail::Group& group : detail::Access::each(groups, where)) {
                 list.push_back(group.identity());
@@ -66,7 +66,7 @@ class State {
             detail::sort_numbers({list.data(), list.size()});
             return list;
         };
-        const auto require = [&](const Groups& among, bool expected, const char* text) {
+        const auto require = [&](const Model& among, bool expected, const char* text) {
             const detail::List<std::size_t> known = identities(among);
             for (const detail::Group& group : detail::Access::each(optimizer.model(), where)) {
                 if (std::binary_search(known.begin(), known.end(), group.identity()) == expected) { continue; }
@@ -112,7 +112,7 @@ class State {
   private:
     friend detail::Access;
 
-    static void check_paths(const Groups& model, SourceLocation where) {
+    static void check_paths(const Model& model, SourceLocation where) {
         detail::NameIndex paths;
         for (const detail::Group& group : detail::Access::each(model, where)) {
             if (paths.add(group.path()).is_new) { continue; }
@@ -206,7 +206,7 @@ class State {
     }
 
     Rank* context_;
-    Groups model_;
+    Model model_;
     struct NamedScale {
         std::string name;
         LossScale* scale;

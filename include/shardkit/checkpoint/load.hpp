@@ -95,7 +95,7 @@ inline LoadReport load(Rank& rank, const std::string& folder, const State& state
 /// Loads a model's parameters from files of any origin: a safetensors file, an index of several, or a folder with
 /// either (docs/checkpoints.md lists them). Otherwise the same as load, but without digests.
 /// @throws  FileError as load, also for a folder with a model in several forms, and for files of another format
-inline LoadReport load_model(Rank& rank, const std::string& path, const Groups& model, LoadOptions options = {},
+inline LoadReport load_model(Rank& rank, const std::string& path, const Model& model, LoadOptions options = {},
                              SourceLocation where = SourceLocation::current()) {
     const State state(model, where);
     rank.require_same("load_model", state.context(), "model", where);

@@ -210,7 +210,7 @@ namespace shardkit::checkpoint {
 /// durable.
 /// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: a file at `path` is
 ///          unchanged, and nothing else is left; std::invalid_argument and UsageError as `save`
-inline void save_model(Rank& rank, std::string path, const Groups& model, SaveOptions options = {},
+inline void save_model(Rank& rank, std::string path, const Model& model, SaveOptions options = {},
                        SourceLocation where = SourceLocation::current()) {
     const State state(model, where);
     rank.require_same("save_model", state.context(), "model", where);

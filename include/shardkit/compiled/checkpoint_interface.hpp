@@ -36,7 +36,7 @@ class PendingSave {
 };
 
 // Saves and loads.
-SavedState* make_state(const Groups& model, SourceLocation where);
+SavedState* make_state(const Model& model, SourceLocation where);
 checkpoint::Folder save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
                         const checkpoint::SaveOptions& options, SourceLocation where);
 PendingSave* begin_save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
@@ -45,9 +45,9 @@ std::optional<checkpoint::Folder> latest(Rank& rank, const std::string& folder, 
                                          SourceLocation where);
 checkpoint::LoadReport load(Rank& rank, const std::string& folder, const SavedState& state,
                             const checkpoint::LoadOptions& options, SourceLocation where);
-checkpoint::LoadReport load_model(Rank& rank, const std::string& path, const Groups& model,
+checkpoint::LoadReport load_model(Rank& rank, const std::string& path, const Model& model,
                                   const checkpoint::LoadOptions& options, SourceLocation where);
-void save_model(Rank& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
+void save_model(Rank& rank, const std::string& path, const Model& model, const checkpoint::SaveOptions& options,
                 SourceLocation where);
 checkpoint::Folder roll_back(Rank& rank, const std::string& folder, std::uint64_t step, checkpoint::FileCalls* files,
                              SourceLocation where);

@@ -18,13 +18,13 @@ namespace shardkit::checkpoint SHARDKIT_BUILD {
 /// see checkpoint/checkpoint_state.hpp.
 class State {
   public:
-    explicit State(const Groups& model, SourceLocation where = SourceLocation::current())
+    explicit State(const Model& model, SourceLocation where = SourceLocation::current())
         : state_(compiled::make_state(model, where)) {}
-    State(const Groups& model, Optimizer& optimizer, SourceLocation where = SourceLocation::current())
+    State(const Model& model, Optimizer& optimizer, SourceLocation where = SourceLocation::current())
         : State(model, where) {
         add(optimizer, where);
     }
-    State(const Groups& model, Optimizer& optimizer, LossScale& loss_scale,
+    State(const Model& model, Optimizer& optimizer, LossScale& loss_scale,
           SourceLocation where = SourceLocation::current())
         : State(model, optimizer, where) {
         add(loss_scale, {}, where);
@@ -91,11 +91,11 @@ inline LoadReport load(Rank& rank, const std::string& folder, const State& state
                        SourceLocation where = SourceLocation::current()) {
     return compiled::load(rank, folder, state.core(), options, where);
 }
-inline LoadReport load_model(Rank& rank, const std::string& path, const Groups& model,
-                             const LoadOptions& options = {}, SourceLocation where = SourceLocation::current()) {
+inline LoadReport load_model(Rank& rank, const std::string& path, const Model& model, const LoadOptions& options = {},
+                             SourceLocation where = SourceLocation::current()) {
     return compiled::load_model(rank, path, model, options, where);
 }
-inline void save_model(Rank& rank, const std::string& path, const Groups& model, const SaveOptions& options = {},
+inline void save_model(Rank& rank, const std::string& path, const Model& model, const SaveOptions& options = {},
                        SourceLocation where = SourceLocation::current()) {
     compiled::save_model(rank, path, model, options, where);
 }

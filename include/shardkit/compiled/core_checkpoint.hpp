@@ -16,7 +16,7 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 class SavedStateOf final : public SavedState {
   public:
-    SavedStateOf(const Groups& model, SourceLocation where) : core(model, where) {}
+    SavedStateOf(const Model& model, SourceLocation where) : core(model, where) {}
     explicit SavedStateOf(checkpoint::State state) : core(std::move(state)) {}
 
     SavedState* copy() const override { return new SavedStateOf(core); }

@@ -16,7 +16,7 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-SavedState* make_state(const Groups& model, SourceLocation where) { return new SavedStateOf(model, where); }
+SavedState* make_state(const Model& model, SourceLocation where) { return new SavedStateOf(model, where); }
 checkpoint::Folder save(Rank& rank, const std::string& folder, std::uint64_t step, const SavedState& state,
                         const checkpoint::SaveOptions& options, SourceLocation where) {
     return checkpoint::save(rank, folder, step, core_of(state), options, where);
@@ -38,11 +38,11 @@ checkpoint::LoadReport load(Rank& rank, const std::string& folder, const SavedSt
                             const checkpoint::LoadOptions& options, SourceLocation where) {
     return checkpoint::load(rank, folder, core_of(state), options, where);
 }
-checkpoint::LoadReport load_model(Rank& rank, const std::string& path, const Groups& model,
+checkpoint::LoadReport load_model(Rank& rank, const std::string& path, const Model& model,
                                   const checkpoint::LoadOptions& options, SourceLocation where) {
     return checkpoint::load_model(rank, path, model, options, where);
 }
-void save_model(Rank& rank, const std::string& path, const Groups& model, const checkpoint::SaveOptions& options,
+void save_model(Rank& rank, const std::string& path, const Model& model, const checkpoint::SaveOptions& options,
                 SourceLocation where) {
     checkpoint::save_model(rank, path, model, options, where);
 }

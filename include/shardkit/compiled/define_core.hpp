@@ -135,22 +135,22 @@ void refuse_group(const Group& group, SourceLocation where, const char* text) {
     throw_usage_error(where, "'", shardkit::detail::path_of(group.of_core), "': ", text);
 }
 
-SliceOrder slice_order(const Groups& groups, SourceLocation where) { return shardkit::slice_order(groups, where); }
-std::size_t slice_of(const Groups& groups, std::ptrdiff_t microbatch, SourceLocation where) {
+SliceOrder slice_order(const Model& groups, SourceLocation where) { return shardkit::slice_order(groups, where); }
+std::size_t slice_of(const Model& groups, std::ptrdiff_t microbatch, SourceLocation where) {
     return shardkit::slice_of(groups, microbatch, where);
 }
-Object* summon(const Groups& groups, SourceLocation where) {
+Object* summon(const Model& groups, SourceLocation where) {
     struct OpenWindows final : Object {
         explicit OpenWindows(FullParams windows) : open(std::move(windows)) {}
         FullParams open;
     };
     return new OpenWindows(summon_full_params(groups, where));
 }
-Accumulation* begin(const Groups& groups, std::size_t count, SourceLocation where) {
+Accumulation* begin(const Model& groups, std::size_t count, SourceLocation where) {
     return new AccumulationOf(count == 0 ? shardkit::Accumulation(groups, until_reduced, where)
                                          : shardkit::Accumulation(groups, count, where));
 }
-Reduced* assume_reduced(const Groups& groups, const Divisor& divisor, LossScale* scale, SourceLocation where) {
+Reduced* assume_reduced(const Model& groups, const Divisor& divisor, LossScale* scale, SourceLocation where) {
     auto* const scaled = core_of(scale);
     return new ReducedOf(scaled == nullptr ? shardkit::assume_reduced(groups, divisor, where)
                                            : shardkit::assume_reduced(groups, divisor, *scaled, where));

@@ -24,25 +24,25 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-void describe(const Groups& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
+void describe(const Model& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
               SourceLocation where) {
     into = optimizer == nullptr ? shardkit::describe_groups(groups, where)
                                 : shardkit::describe_groups(groups, core_of(*optimizer), where);
 }
-Plan plan(const Groups& groups, Optimizer* optimizer, const planner::PlanOptions& options, SourceLocation where) {
+Plan plan(const Model& groups, Optimizer* optimizer, const planner::PlanOptions& options, SourceLocation where) {
     return optimizer == nullptr ? shardkit::plan(groups, options, where)
                                 : shardkit::plan(groups, core_of(*optimizer), options, where);
 }
-std::string model_summary(const Groups& groups, Optimizer* optimizer, SourceLocation where) {
+std::string model_summary(const Model& groups, Optimizer* optimizer, SourceLocation where) {
     return optimizer == nullptr ? shardkit::model_summary(groups, where)
                                 : shardkit::model_summary(groups, core_of(*optimizer), where);
 }
 
-void verify_replicas(const Groups& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where) {
+void verify_replicas(const Model& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where) {
     shardkit::detail::verify_replicas(groups, optimizer == nullptr ? nullptr : &core_of(*optimizer),
                                       core_of(loss_scale), where);
 }
-std::vector<ValuesHash> hash_values(const Groups& groups, SourceLocation where) {
+std::vector<ValuesHash> hash_values(const Model& groups, SourceLocation where) {
     return shardkit::hash_values(groups, where);
 }
 std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where) {
@@ -55,17 +55,17 @@ GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
     return shardkit::gradient_norms(core_of(reduced), where);
 }
 
-MovingAverage* make_moving_average(const Groups& average, const Groups& of, SourceLocation where) {
+MovingAverage* make_moving_average(const Model& average, const Model& of, SourceLocation where) {
     struct Made final : MovingAverage {
-        Made(const Groups& to, const Groups& from, SourceLocation at) : core(to, from, at) {}
+        Made(const Model& to, const Model& from, SourceLocation at) : core(to, from, at) {}
         void update(double decay, SourceLocation at) override { core.update(decay, at); }
         shardkit::MovingAverage core;
     };
     return new Made(average, of, where);
 }
-Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, SourceLocation where) {
+Optimizer* combine(const Model& groups, std::span<Optimizer* const> parts, SourceLocation where) {
     struct Made final : AnyOptimizer<Optimizer> {
-        Made(const shardkit::Groups& of, std::vector<std::reference_wrapper<shardkit::Optimizer>> listed,
+        Made(const shardkit::Model& of, std::vector<std::reference_wrapper<shardkit::Optimizer>> listed,
              SourceLocation at)
             : made(of, std::move(listed), at) {}
         CombinedOptimizer& core() noexcept override { return made; }
@@ -89,7 +89,7 @@ class MuonOf final : public AnyOptimizer<Muon> {
   private:
     Core core_;
 };
-Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<Stream>* products,
+Muon* make_muon(const Model& groups, const shardkit::detail::AnyProducts<Stream>* products,
                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
     return products == nullptr ? new MuonOf(groups, options, rest, matrices, param_groups, where)

@@ -14,15 +14,15 @@
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-Recording* begin_record(const Groups& groups, SourceLocation where) {
+Recording* begin_record(const Model& groups, SourceLocation where) {
     struct Made final : Recording {
-        Made(const shardkit::Groups& model, SourceLocation at) : core(model, at) {}
+        Made(const shardkit::Model& model, SourceLocation at) : core(model, at) {}
         Schedule schedule(SourceLocation at) override { return core.schedule(at); }
         shardkit::detail::Recording core;
     };
     return new Made(groups, where);
 }
-Following* follow(const Groups& groups, std::span<const Schedule> schedules, SourceLocation where) {
+Following* follow(const Model& groups, std::span<const Schedule> schedules, SourceLocation where) {
     struct Made final : Following {
         explicit Made(schedule::Following following) : core(std::move(following)) {}
         ByteCount arena_bytes(SourceLocation at) const override { return core.arena_bytes(at); }

@@ -39,7 +39,7 @@
 // policy and a group's parameters come as values.
 
 namespace shardkit SHARDKIT_CHECKED_BUILD {
-class Groups;
+class Model;
 }
 namespace shardkit {
 class Communicator;
@@ -148,12 +148,12 @@ Group* make_group(Rank& rank, const shardkit::detail::ElementTypes& elements, co
 LossScale* make_loss_scale(Rank& rank, const LossScaleOptions& options, SourceLocation where);
 
 // A model.
-SliceOrder slice_order(const Groups& groups, SourceLocation where);
-std::size_t slice_of(const Groups& groups, std::ptrdiff_t microbatch, SourceLocation where);
-Object* summon(const Groups& groups, SourceLocation where);
+SliceOrder slice_order(const Model& groups, SourceLocation where);
+std::size_t slice_of(const Model& groups, std::ptrdiff_t microbatch, SourceLocation where);
+Object* summon(const Model& groups, SourceLocation where);
 /// `count` 0: until reduced.
-Accumulation* begin(const Groups& groups, std::size_t count, SourceLocation where);
-Reduced* assume_reduced(const Groups& groups, const Divisor& divisor, LossScale* scale, SourceLocation where);
+Accumulation* begin(const Model& groups, std::size_t count, SourceLocation where);
+Reduced* assume_reduced(const Model& groups, const Divisor& divisor, LossScale* scale, SourceLocation where);
 
 // A step.
 class Accumulation : public Object {
@@ -214,7 +214,7 @@ class RuleOptimizer : public Optimizer {
 template <class Rule, StateFormat format>
 const shardkit::detail::RuleFunctions& rule_functions();
 /// Makes an optimizer of the rule that the options name.
-RuleOptimizer* make_optimizer(const Groups& groups, const shardkit::detail::AnyOptions& options,
+RuleOptimizer* make_optimizer(const Model& groups, const shardkit::detail::AnyOptions& options,
                               std::vector<ParamGroup> param_groups, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

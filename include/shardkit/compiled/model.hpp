@@ -19,18 +19,18 @@ class FullParams {
   private:
     compiled::Handle<compiled::Object> open_;
 };
-[[nodiscard]] inline FullParams summon_full_params(const Groups& groups,
+[[nodiscard]] inline FullParams summon_full_params(const Model& groups,
                                                    SourceLocation where = SourceLocation::current()) {
     return FullParams(compiled::summon(groups, where));
 }
 
 /// Returns the order in which ranks take the slices of this model: see step/slices.hpp.
-inline SliceOrder slice_order(const Groups& model, SourceLocation where = SourceLocation::current()) {
+inline SliceOrder slice_order(const Model& model, SourceLocation where = SourceLocation::current()) {
     return compiled::slice_order(model, where);
 }
 /// Returns the slice of the global batch that this rank takes at `microbatch` of every step: see step/slices.hpp.
 template <std::integral Number>
-std::size_t slice_of(const Groups& model, Number microbatch, SourceLocation where = SourceLocation::current()) {
+std::size_t slice_of(const Model& model, Number microbatch, SourceLocation where = SourceLocation::current()) {
     return compiled::slice_of(model, static_cast<std::ptrdiff_t>(microbatch), where);
 }
 

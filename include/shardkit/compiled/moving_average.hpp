@@ -9,7 +9,7 @@ namespace shardkit SHARDKIT_BUILD {
 /// A moving average of a model's weights (EMA), in a second set of groups: see average/moving_average.hpp.
 class MovingAverage {
   public:
-    MovingAverage(const Groups& average, const Groups& of, SourceLocation where = SourceLocation::current())
+    MovingAverage(const Model& average, const Model& of, SourceLocation where = SourceLocation::current())
         : average_(compiled::make_moving_average(average, of, where)) {}
     /// @throws UsageError when it was moved from
     void update(double decay, SourceLocation where = SourceLocation::current()) {

@@ -17,16 +17,16 @@ namespace shardkit SHARDKIT_BUILD {
 /// Several optimizers that train one model together, each some of its parameters: see optim/combined_optimizer.hpp.
 class CombinedOptimizer : public Optimizer {
   public:
-    CombinedOptimizer(const Groups& model, const std::vector<std::reference_wrapper<Optimizer>>& parts,
+    CombinedOptimizer(const Model& model, const std::vector<std::reference_wrapper<Optimizer>>& parts,
                       SourceLocation where = SourceLocation::current())
         : Optimizer(model, combine(model, parts, where)) {}
     CombinedOptimizer(CombinedOptimizer&&) = delete;
 
   protected:
-    CombinedOptimizer(const Groups& model, compiled::Optimizer* made) : Optimizer(model, made) {}
+    CombinedOptimizer(const Model& model, compiled::Optimizer* made) : Optimizer(model, made) {}
 
   private:
-    static compiled::Optimizer* combine(const Groups& model,
+    static compiled::Optimizer* combine(const Model& model,
                                         const std::vector<std::reference_wrapper<Optimizer>>& parts,
                                         SourceLocation where) {
         std::vector<compiled::Optimizer*> listed;
@@ -48,7 +48,7 @@ constexpr bool multiplies() {
 /// The optimizer of a Muon's matrices.
 class MuonMatrices : public RuleOptimizer<MuonOptions> {
   public:
-    MuonMatrices(const Groups& model, compiled::Muon& muon)
+    MuonMatrices(const Model& model, compiled::Muon& muon)
         : RuleOptimizer<MuonOptions>(model, muon.matrices()), muon_(muon) {}
     std::size_t bytes_of_exchange() { return muon_.bytes_of_exchange(); }
 
@@ -65,11 +65,11 @@ class Muon : public CombinedOptimizer {
   public:
     template <class Products>
     requires(detail::multiplies<Products>())
-        Muon(const Groups& model, const Products& products, const MuonOptions& options = {},
+        Muon(const Model& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
         : Muon(model, detail::AnyProducts<Stream>(products), options, rest, matrices, param_groups, where) {}
-    explicit Muon(const Groups& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
+    explicit Muon(const Model& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
                   const Matrices& matrices = {}, const std::vector<ParamGroup>& param_groups = {},
                   SourceLocation where = SourceLocation::current())
         : Muon(model, make(model, nullptr, options, rest, matrices, param_groups, where)) {}
@@ -78,16 +78,16 @@ class Muon : public CombinedOptimizer {
     detail::RuleOptimizer<AdamWOptions>& rest() noexcept { return rest_; }
 
   private:
-    static compiled::Muon* make(const Groups& model, const detail::AnyProducts<Stream>* products,
+    static compiled::Muon* make(const Model& model, const detail::AnyProducts<Stream>* products,
                                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                                 const std::vector<ParamGroup>& param_groups, SourceLocation where) {
         return compiled::make_muon(model, products, options, rest, matrices, param_groups, where);
     }
-    Muon(const Groups& model, const detail::AnyProducts<Stream>& products, const MuonOptions& options,
+    Muon(const Model& model, const detail::AnyProducts<Stream>& products, const MuonOptions& options,
          const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
          SourceLocation where)
         : Muon(model, make(model, &products, options, rest, matrices, param_groups, where)) {}
-    Muon(const Groups& model, compiled::Muon* made)
+    Muon(const Model& model, compiled::Muon* made)
         : CombinedOptimizer(model, made), matrices_(model, *made), rest_(model, made->rest()) {}
 
     detail::MuonMatrices matrices_;

@@ -28,7 +28,7 @@ class Optimizer {
   public:
     virtual ~Optimizer() = default;
 
-    const Groups& model() const noexcept { return model_; }
+    const Model& model() const noexcept { return model_; }
     double learning_rate(SourceLocation where = SourceLocation::current()) const {
         return core(where).learning_rate();
     }
@@ -75,7 +75,7 @@ class Optimizer {
     }
 
   protected:
-    Optimizer(const Groups& model, compiled::Optimizer* made) : model_(model), optimizer_(made) {}
+    Optimizer(const Model& model, compiled::Optimizer* made) : model_(model), optimizer_(made) {}
     Optimizer(Optimizer&&) noexcept = default;
     Optimizer& operator=(Optimizer&&) noexcept = default;
 
@@ -85,7 +85,7 @@ class Optimizer {
                 options.loss_scale == nullptr ? nullptr : &options.loss_scale->core(), options.norm};
     }
 
-    Groups model_;
+    Model model_;
     compiled::Handle<compiled::Optimizer> optimizer_;
 };
 
@@ -96,10 +96,10 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// An optimizer of one rule, of the core or a trainer's own.
 class AnyRuleOptimizer : public Optimizer {
   public:
-    AnyRuleOptimizer(const Groups& model, const AnyOptions& options, const std::vector<ParamGroup>& param_groups,
+    AnyRuleOptimizer(const Model& model, const AnyOptions& options, const std::vector<ParamGroup>& param_groups,
                      SourceLocation where)
         : Optimizer(model, compiled::make_optimizer(model, options, param_groups, where)) {}
-    AnyRuleOptimizer(const Groups& model, compiled::RuleOptimizer* made) : Optimizer(model, made) {}
+    AnyRuleOptimizer(const Model& model, compiled::RuleOptimizer* made) : Optimizer(model, made) {}
 
     AnyOptions options() const { return rule({}).options(); }
     void set_options(const AnyOptions& options, SourceLocation where) { rule(where).set_options(options, where); }

@@ -49,23 +49,23 @@ class Muon : public Optimizer {
 };
 
 // Plans. Null `optimizer`: none is there yet.
-void describe(const Groups& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
+void describe(const Model& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
               SourceLocation where);
-Plan plan(const Groups& groups, Optimizer* optimizer, const planner::PlanOptions& options, SourceLocation where);
-std::string model_summary(const Groups& groups, Optimizer* optimizer, SourceLocation where);
+Plan plan(const Model& groups, Optimizer* optimizer, const planner::PlanOptions& options, SourceLocation where);
+std::string model_summary(const Model& groups, Optimizer* optimizer, SourceLocation where);
 
 // Checks and statistics.
-void verify_replicas(const Groups& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where);
-std::vector<ValuesHash> hash_values(const Groups& groups, SourceLocation where);
+void verify_replicas(const Model& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where);
+std::vector<ValuesHash> hash_values(const Model& groups, SourceLocation where);
 std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where);
 std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where);
 GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where);
 
 // Averages, several optimizers, and Muon.
-MovingAverage* make_moving_average(const Groups& average, const Groups& of, SourceLocation where);
-Optimizer* combine(const Groups& groups, std::span<Optimizer* const> parts, SourceLocation where);
+MovingAverage* make_moving_average(const Model& average, const Model& of, SourceLocation where);
+Optimizer* combine(const Model& groups, std::span<Optimizer* const> parts, SourceLocation where);
 /// Null `products`: those of the library.
-Muon* make_muon(const Groups& groups, const shardkit::detail::AnyProducts<Stream>* products,
+Muon* make_muon(const Model& groups, const shardkit::detail::AnyProducts<Stream>* products,
                 const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
                 const std::vector<ParamGroup>& param_groups, SourceLocation where);
 

@@ -28,7 +28,7 @@ class Following : public Object {
     virtual schedule::MeasuredStep measured(SourceLocation where) const = 0;
 };
 
-Recording* begin_record(const Groups& groups, SourceLocation where);
-Following* follow(const Groups& groups, std::span<const Schedule> schedules, SourceLocation where);
+Recording* begin_record(const Model& groups, SourceLocation where);
+Following* follow(const Model& groups, std::span<const Schedule> schedules, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

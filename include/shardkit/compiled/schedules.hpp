@@ -45,22 +45,22 @@ class Following {
 };
 
 /// Lets the steps of a model follow a schedule: see follow/follow.hpp.
-[[nodiscard]] inline Following follow(const Groups& model, std::span<const Schedule> schedules,
+[[nodiscard]] inline Following follow(const Model& model, std::span<const Schedule> schedules,
                                       SourceLocation where = SourceLocation::current()) {
     return Following(compiled::follow(model, schedules, where));
 }
-[[nodiscard]] inline Following follow(const Groups& model, const Schedule& schedule,
+[[nodiscard]] inline Following follow(const Model& model, const Schedule& schedule,
                                       SourceLocation where = SourceLocation::current()) {
     return follow(model, std::span<const Schedule>(&schedule, 1), where);
 }
-[[nodiscard]] inline Following follow(const Groups& model, std::initializer_list<Schedule> schedules,
+[[nodiscard]] inline Following follow(const Model& model, std::initializer_list<Schedule> schedules,
                                       SourceLocation where = SourceLocation::current()) {
     return follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
 }
 
 /// Returns the schedule of the step that `step()` runs: see follow/record.hpp.
 template <class F>
-Schedule record(const Groups& model, F&& step, SourceLocation where = SourceLocation::current()) {
+Schedule record(const Model& model, F&& step, SourceLocation where = SourceLocation::current()) {
     const compiled::Handle<compiled::Recording> recording(compiled::begin_record(model, where));
     std::forward<F>(step)();
     return recording->schedule(where);

@@ -35,10 +35,10 @@ namespace shardkit SHARDKIT_BUILD {
 class Accumulation {
   public:
     template <std::integral Count = std::size_t>
-    [[nodiscard]] explicit Accumulation(const Groups& model, Count count = 1,
+    [[nodiscard]] explicit Accumulation(const Model& model, Count count = 1,
                                         SourceLocation where = SourceLocation::current())
         : step_(compiled::begin(model, count_of(count, where), where)) {}
-    [[nodiscard]] Accumulation(const Groups& model, UntilReduced, SourceLocation where = SourceLocation::current())
+    [[nodiscard]] Accumulation(const Model& model, UntilReduced, SourceLocation where = SourceLocation::current())
         : step_(compiled::begin(model, 0, where)) {}
     template <class G, class P, class R>
     explicit Accumulation(Sharded<G, P, R>& layer,
@@ -170,11 +170,11 @@ template <class X>
                                     SourceLocation where = SourceLocation::current()) {
     return Reduced(accumulation.core(where).reduce(divisor, &loss_scale.core(), where));
 }
-[[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor = sum,
+[[nodiscard]] inline Reduced assume_reduced(const Model& groups, Divisor divisor = sum,
                                             SourceLocation where = SourceLocation::current()) {
     return Reduced(compiled::assume_reduced(groups, divisor, nullptr, where));
 }
-[[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor, LossScale& loss_scale,
+[[nodiscard]] inline Reduced assume_reduced(const Model& groups, Divisor divisor, LossScale& loss_scale,
                                             SourceLocation where = SourceLocation::current()) {
     return Reduced(compiled::assume_reduced(groups, divisor, &loss_scale.core(), where));
 }

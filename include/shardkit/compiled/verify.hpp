@@ -16,21 +16,21 @@
 namespace shardkit SHARDKIT_BUILD {
 
 /// Checks that ranks hold equal bits of everything that several of them hold: see verify/verify_replicas.hpp.
-inline void verify_replicas(const Groups& model, SourceLocation where = SourceLocation::current()) {
+inline void verify_replicas(const Model& model, SourceLocation where = SourceLocation::current()) {
     compiled::verify_replicas(model, nullptr, nullptr, where);
 }
-inline void verify_replicas(const Groups& model, Optimizer& optimizer,
+inline void verify_replicas(const Model& model, Optimizer& optimizer,
                             SourceLocation where = SourceLocation::current()) {
     compiled::verify_replicas(model, &optimizer.core(where), nullptr, where);
 }
-inline void verify_replicas(const Groups& model, Optimizer& optimizer, const LossScale& loss_scale,
+inline void verify_replicas(const Model& model, Optimizer& optimizer, const LossScale& loss_scale,
                             SourceLocation where = SourceLocation::current()) {
     compiled::verify_replicas(model, &optimizer.core(where), &loss_scale.core(), where);
 }
 
 /// Returns the hash of each group's parameters, and of its master weights where it has some: see
 /// verify/hash_values.hpp.
-[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Groups& model,
+[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Model& model,
                                                          SourceLocation where = SourceLocation::current()) {
     return compiled::hash_values(model, where);
 }

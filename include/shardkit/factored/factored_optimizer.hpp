@@ -41,7 +41,7 @@ class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
 
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit FactoredOptimizer(const Groups& model, const typename Rule::Options& options = {},
+    explicit FactoredOptimizer(const Model& model, const typename Rule::Options& options = {},
                                std::vector<ParamGroup> param_groups = {},
                                SourceLocation where = SourceLocation::current())
         : detail::RuleOptimizer<typename Rule::Options>(

@@ -152,7 +152,7 @@ inline void require_same_schedules(Rank& context, std::span<const Schedule> sche
                       text(first[at]), ", rank ", other, " has ", text(second[at]));
 }
 
-inline schedule::Following follow(const Groups& model, std::span<const Schedule> schedules, SourceLocation where) {
+inline schedule::Following follow(const Model& model, std::span<const Schedule> schedules, SourceLocation where) {
     Rank& context = detail::context_of(model, where);
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
     std::vector<GroupDescription> groups = describe_groups(model, where);
@@ -192,7 +192,7 @@ namespace shardkit::schedule {
 ///          every rank, when ranks give different schedules, or one is followed already; MemoryError or
 ///          std::bad_alloc when there is no memory. Later, during a step: UsageError with the caller's line, the
 ///          expected operation and the verb that was called; every rank fails, as after any other error of one rank
-[[nodiscard]] inline Following follow(const Groups& model, const Schedule& schedule,
+[[nodiscard]] inline Following follow(const Model& model, const Schedule& schedule,
                                       SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(&schedule, 1), where);
 }
@@ -200,12 +200,12 @@ namespace shardkit::schedule {
 /// Makes the model's steps follow one of several schedules, at first the first one; see Following::choose.
 /// Memory:  the arena of the largest one
 /// @throws  std::invalid_argument when `schedules` is empty
-[[nodiscard]] inline Following follow(const Groups& model, std::span<const Schedule> schedules,
+[[nodiscard]] inline Following follow(const Model& model, std::span<const Schedule> schedules,
                                       SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, schedules, where);
 }
 /// Makes the model's steps follow one of several schedules: follow(model, {train, evaluate}).
-[[nodiscard]] inline Following follow(const Groups& model, std::initializer_list<Schedule> schedules,
+[[nodiscard]] inline Following follow(const Model& model, std::initializer_list<Schedule> schedules,
                                       SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
 }

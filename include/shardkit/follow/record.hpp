@@ -19,7 +19,7 @@ namespace shardkit::detail {
 
 /// Checks that no schedule is recorded or followed for the model, and that no step of it has begun.
 /// @throws UsageError
-inline void require_undirected(const Groups& model, SourceLocation where) {
+inline void require_undirected(const Model& model, SourceLocation where) {
     for (Group& group : Access::each(model, where)) {
         if (group.directed().any() != nullptr) {
             group.refuse_group(where, "a schedule is followed already, or a step recorded; expected one at a time");
@@ -107,7 +107,7 @@ class StepRecorder final : public StepDirector {
 /// Records a step over a model's groups while it lives.
 class Recording {
   public:
-    Recording(const Groups& model, SourceLocation where)
+    Recording(const Model& model, SourceLocation where)
         : recorder_((require_undirected(model, where), describe_groups(model))) {
         for (Group& group : Access::each(model, where)) { directed_.push_back(&group.directed()); }
         for (std::size_t g = 0; g < directed_.size(); ++g) { directed_[g]->set(&recorder_, g); }
@@ -143,7 +143,7 @@ namespace shardkit::schedule {
 /// @throws  UsageError when there was no step or more than one, or it has not ended; std::invalid_argument when the
 ///          step ended early and so breaks a rule; whatever `step` throws
 template <class F>
-Schedule record(const Groups& model, F&& step, SourceLocation where = SourceLocation::current()) {
+Schedule record(const Model& model, F&& step, SourceLocation where = SourceLocation::current()) {
     detail::Recording recording(model, where);
     std::forward<F>(step)();
     return recording.schedule(where);

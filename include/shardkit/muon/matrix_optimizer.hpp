@@ -44,7 +44,7 @@ class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
     ///         without Matrices::units that say what of it is a matrix, blocks that do not divide its rows, ranks
     ///         that differ in them, or two groups with one path
     template <class Products>
-    MatrixOptimizer(const Groups& model, const Products& products, const typename Rule::Options& options,
+    MatrixOptimizer(const Model& model, const Products& products, const typename Rule::Options& options,
                     const Matrices& matrices = {}, std::vector<ParamGroup> param_groups = {},
                     SourceLocation where = SourceLocation::current())
         : detail::RuleOptimizer<typename Rule::Options>(
@@ -53,7 +53,7 @@ class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
               std::make_unique<Launched>(detail::MatrixSetup{detail::AnyProducts<Stream>(products), matrices})) {}
 
     /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
-    static auto are_matrices(const Groups& model, const Matrices& matrices) {
+    static auto are_matrices(const Model& model, const Matrices& matrices) {
         auto chosen = std::make_shared<std::set<std::pair<std::string, std::string>>>();
         for (const detail::Group& group : detail::Access::each(model, SourceLocation{})) {
             for (const PlacedParameter& p : group.geometry().parameters) {
@@ -73,7 +73,7 @@ class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
     using Launched = detail::LaunchedGroups<detail::AnyRule, detail::MatrixLaunches<Rule, float>,
                                             detail::MatrixLaunches<Rule, double>>;
 
-    static std::vector<ParamGroup> with_rest(const Groups& model, const Matrices& matrices,
+    static std::vector<ParamGroup> with_rest(const Model& model, const Matrices& matrices,
                                              std::vector<ParamGroup> param_groups, SourceLocation where) {
         for (const ParamGroup& group : param_groups) { validate(group, where); }
         detail::require_matches(model, {param_groups.data(), param_groups.size()}, where);

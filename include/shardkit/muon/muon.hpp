@@ -129,14 +129,14 @@ namespace detail SHARDKIT_BUILD {
 /// The two optimizers of a Muon.
 struct MuonParts {
     template <class Products>
-    MuonParts(const Groups& model, const Products& products, const MuonOptions& options, const AdamWOptions& rest,
+    MuonParts(const Model& model, const Products& products, const MuonOptions& options, const AdamWOptions& rest,
               const Matrices& matrices, const std::vector<ParamGroup>& param_groups, SourceLocation where)
         : is_matrix(rules::MatrixOptimizer<rules::MuonRule>::are_matrices(model, matrices)),
           matrices_(model, products, options, matrices, of(model, param_groups, true, where), where),
           rest_(model, rest, of(model, param_groups, false, where), where) {}
 
     /// The ParamGroups of one part. What a group gives that the part does not have is for the other one's parameters.
-    std::vector<ParamGroup> of(const Groups& model, const std::vector<ParamGroup>& given, bool of_matrices,
+    std::vector<ParamGroup> of(const Model& model, const std::vector<ParamGroup>& given, bool of_matrices,
                                SourceLocation where) const {
         bool any = false;
         for (const detail::Group& group : detail::Access::each(model, where)) {
@@ -206,14 +206,14 @@ class Muon : private detail::MuonParts, public CombinedOptimizer {
     ///         not have
     template <class Products>
     requires(rules::MatrixProducts<Products, Stream, float>&& rules::MatrixProducts<Products, Stream, double>)
-        Muon(const Groups& model, const Products& products, const MuonOptions& options = {},
+        Muon(const Model& model, const Products& products, const MuonOptions& options = {},
              const AdamWOptions& rest = {}, const Matrices& matrices = {},
              const std::vector<ParamGroup>& param_groups = {}, SourceLocation where = SourceLocation::current())
         : Parts(model, products, options, rest, matrices, param_groups, where),
           CombinedOptimizer(model, {this->matrices_, this->rest_}, where) {}
     /// With the library's own products, on engines of the host.
     /// @throws UsageError on one of devices; else as above
-    explicit Muon(const Groups& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
+    explicit Muon(const Model& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
                   const Matrices& matrices = {}, const std::vector<ParamGroup>& param_groups = {},
                   SourceLocation where = SourceLocation::current())
         : Muon(model, host_products(model, where), options, rest, matrices, param_groups, where) {}
@@ -240,7 +240,7 @@ class Muon : private detail::MuonParts, public CombinedOptimizer {
     }
 
   private:
-    static HostProducts host_products(const Groups& model, SourceLocation where) {
+    static HostProducts host_products(const Model& model, SourceLocation where) {
         const auto& context = detail::context_of(model, where);
         if (!detail::host_reads(context.compute_stream())) {
             throw_usage_error(where, "Muon without a library of products on the engine ",

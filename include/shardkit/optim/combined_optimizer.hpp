@@ -37,7 +37,7 @@ class CombinedOptimizer : public Optimizer {
   public:
     /// @throws std::invalid_argument, with the parameter's name, for one that no part updates, or that two do; for a
     ///         part with a group that is not the model's
-    CombinedOptimizer(const Groups& model, std::vector<std::reference_wrapper<Optimizer>> parts,
+    CombinedOptimizer(const Model& model, std::vector<std::reference_wrapper<Optimizer>> parts,
                       SourceLocation where = SourceLocation::current())
         : Optimizer(model), parts_(std::move(parts)) {
         constexpr auto nobody = static_cast<std::size_t>(-1);

@@ -79,20 +79,18 @@ class ElementOptimizer : public RuleOptimizer<OptionsType> {
     /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
     /// or
     ///         two groups with one path
-    explicit ElementOptimizer(const Groups& model, OptionsType options = {},
-                              std::vector<ParamGroup> param_groups = {},
+    explicit ElementOptimizer(const Model& model, OptionsType options = {}, std::vector<ParamGroup> param_groups = {},
                               SourceLocation where = SourceLocation::current())
         : ElementOptimizer(model, states_in<StateFormat::full>, options, std::move(param_groups), where) {}
     /// Keeps the states in `Format`.
     /// @throws std::invalid_argument for a master of fp64 too, where that is not StateFormat::full
     template <StateFormat Format>
-    ElementOptimizer(const Groups& model, StatesIn<Format> /*states*/, OptionsType options = {},
+    ElementOptimizer(const Model& model, StatesIn<Format> /*states*/, OptionsType options = {},
                      std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : Base(model, {&Functions::template in<Format>(), options}, std::move(param_groups), where) {}
     /// Says what to write instead.
     template <class Names = PyTorchNames>
-    explicit ElementOptimizer(const Groups& model, std::type_identity_t<Names> /*options*/)
-        : ElementOptimizer(model) {
+    explicit ElementOptimizer(const Model& model, std::type_identity_t<Names> /*options*/) : ElementOptimizer(model) {
         static_cast<void>(NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>

@@ -57,7 +57,7 @@ namespace detail {
 /// Adds this rank's part of each parameter's norms, of all groups that are trained, in order. `scratch`: as
 /// NormMemory gives it; its first double becomes the scale.
 inline std::span<const PartialNorms> partial_norms(const Reduced& reduced, NormMemory& memory, SourceLocation where) {
-    const Groups& groups = reduced.groups(where);
+    const Model& groups = reduced.groups(where);
     std::size_t parameters = 0;
     for (Group& group : Access::each(groups, where)) { parameters += group.geometry().parameters.size(); }
     const std::span<PartialNorms> norms = memory.partial_norms(parameters);
@@ -83,7 +83,7 @@ inline std::span<const PartialNorms> partial_norms(const Reduced& reduced, NormM
 enum class NormFor : std::uint8_t { step, any };
 
 inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use, SourceLocation where) {
-    const Groups& groups = reduced.groups(where);
+    const Model& groups = reduced.groups(where);
     DirectedGroup directed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
     auto& context = detail::context_of(groups, where);

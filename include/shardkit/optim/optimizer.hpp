@@ -72,7 +72,7 @@ class Optimizer : private detail::BackwardUpdates {
     }
 
     /// The groups that it updates.
-    const Groups& model() const noexcept { return model_; }
+    const Model& model() const noexcept { return model_; }
 
     /// @throws UsageError for a CombinedOptimizer, whose parts have theirs
     virtual double learning_rate() const = 0;
@@ -143,7 +143,7 @@ class Optimizer : private detail::BackwardUpdates {
     }
 
   protected:
-    explicit Optimizer(const Groups& model) : model_(model) {}
+    explicit Optimizer(const Model& model) : model_(model) {}
     Optimizer(Optimizer&&) noexcept = default;
     Optimizer& operator=(Optimizer&&) noexcept = default;
     /// A parameter of the model is another optimizer's: this one makes no step alone.
@@ -183,9 +183,9 @@ class Optimizer : private detail::BackwardUpdates {
     }
     void step_clipped(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
-    void check_model(const Groups& gradients, SourceLocation where) const;
-    void require_own(const Groups& gradients, SourceLocation where) const;
-    void check_step(const Groups& gradients, schedule::Act first, SourceLocation where) const;
+    void check_model(const Model& gradients, SourceLocation where) const;
+    void require_own(const Model& gradients, SourceLocation where) const;
+    void check_step(const Model& gradients, schedule::Act first, SourceLocation where) const;
     /// A step that was checked.
     void update(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
 
@@ -239,7 +239,7 @@ class Optimizer : private detail::BackwardUpdates {
         }
     }
 
-    Groups model_;
+    Model model_;
     std::string left_out_;  // the first parameter that is another optimizer's
     struct Backward {
         detail::StatementHash stated;
@@ -295,7 +295,7 @@ inline void Optimizer::require_here(SourceLocation where) const {
     }
 }
 
-inline void Optimizer::require_own(const Groups& gradients, SourceLocation where) const {
+inline void Optimizer::require_own(const Model& gradients, SourceLocation where) const {
     require_here(where);
     if (!left_out_.empty()) {
         throw_usage_error(where, "optimizer step: '", left_out_,
@@ -308,12 +308,12 @@ inline void Optimizer::require_own(const Groups& gradients, SourceLocation where
     }
 }
 
-inline void Optimizer::check_model(const Groups& gradients, SourceLocation where) const {
+inline void Optimizer::check_model(const Model& gradients, SourceLocation where) const {
     require_own(gradients, where);
     for (detail::Group& group : detail::Access::each(model_, where)) { group.begin_update(where); }
 }
 
-inline void Optimizer::check_step(const Groups& gradients, schedule::Act first, SourceLocation where) const {
+inline void Optimizer::check_step(const Model& gradients, schedule::Act first, SourceLocation where) const {
     if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
     bool expected = false;
     for (detail::Group& group : detail::Access::each(model_, where)) {

@@ -33,7 +33,7 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The narrowest arithmetic in which groups are updated.
-inline ElementType narrowest_arithmetic(const Groups& model, SourceLocation where) {
+inline ElementType narrowest_arithmetic(const Model& model, SourceLocation where) {
     ElementType narrowest = ElementType::fp64;
     for (const Group& group : Access::each(model, where)) {
         if (group.geometry().arithmetic() == ElementType::fp32) { narrowest = ElementType::fp32; }
@@ -59,7 +59,7 @@ class OptimizerFrame : public Optimizer {
     /// or
     ///         two groups with one path
     /// @param groups  what is to have the model's groups
-    OptimizerFrame(const Groups& model, const Options& options, std::vector<ParamGroup> param_groups,
+    OptimizerFrame(const Model& model, const Options& options, std::vector<ParamGroup> param_groups,
                    SourceLocation where, std::unique_ptr<OptimizerGroups<Rule>> groups = any_groups<Rule>());
 
     const Options& options() const noexcept { return numbers_.options(); }
@@ -252,9 +252,8 @@ class OptimizerFrame : public Optimizer {
 };
 
 template <class Rule>
-OptimizerFrame<Rule>::OptimizerFrame(const Groups& model, const Options& options,
-                                     std::vector<ParamGroup> param_groups, SourceLocation where,
-                                     std::unique_ptr<OptimizerGroups<Rule>> groups)
+OptimizerFrame<Rule>::OptimizerFrame(const Model& model, const Options& options, std::vector<ParamGroup> param_groups,
+                                     SourceLocation where, std::unique_ptr<OptimizerGroups<Rule>> groups)
     : Optimizer(model),
       numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where),
       groups_(std::move(groups)) {

@@ -75,7 +75,7 @@ inline std::string param_group_text(const ParamGroup& group) {
 /// Refuses ParamGroups that would have no effect: that match no parameter of the model, or only such as an earlier
 /// one matches. What is another optimizer's may be given to both.
 /// @throws std::invalid_argument that says what the group gives, and names parameters of the model
-inline void require_matches(const Groups& model, std::span<const ParamGroup> param_groups, SourceLocation where) {
+inline void require_matches(const Model& model, std::span<const ParamGroup> param_groups, SourceLocation where) {
     for (std::size_t g = 0; g < param_groups.size(); ++g) {
         std::size_t earlier = no_param_group;
         std::size_t parameters = 0;

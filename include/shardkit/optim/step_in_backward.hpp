@@ -30,7 +30,7 @@ inline void Optimizer::step_in_backward(Accumulation& accumulation, const StepOp
         detail::Group::refuse_use(
             where, "optimizer step_in_backward: another optimizer updates the groups of this accumulation already");
     }
-    const Groups& groups = detail::Access::groups(accumulation, where);
+    const Model& groups = detail::Access::groups(accumulation, where);
     require_own(groups, where);
     for (detail::Group& group : detail::Access::each(groups, where)) {
         if (!group.trainable()) { continue; }

@@ -33,7 +33,7 @@ inline void append_column(std::string& line, std::string_view text, std::size_t 
 }
 
 /// Writes a model's parameters as lines of a table; `states`: what this rank holds of each besides.
-inline std::string model_summary(const Groups& model, const std::vector<ShardInfo>& states, SourceLocation where) {
+inline std::string model_summary(const Model& model, const std::vector<ShardInfo>& states, SourceLocation where) {
     std::map<std::pair<std::string, std::string>, std::uint64_t> bytes;
     const auto count = [&](const std::vector<ShardInfo>& held) {
         for (const ShardInfo& info : held) {
@@ -80,18 +80,18 @@ inline std::string model_summary(const Groups& model, const std::vector<ShardInf
 /// holds of it between steps, master weights included. A line for each parameter, and one for the sum.
 /// Order:   local work
 /// @throws  UsageError when a group has ended since the model was made
-inline std::string model_summary(const Groups& model, SourceLocation where = SourceLocation::current()) {
+inline std::string model_summary(const Model& model, SourceLocation where = SourceLocation::current()) {
     return detail::model_summary(model, std::vector<ShardInfo>(), where);
 }
 /// The same with the states of the model's optimizer among the bytes.
-inline std::string model_summary(const Groups& model, Optimizer& optimizer,
+inline std::string model_summary(const Model& model, Optimizer& optimizer,
                                  SourceLocation where = SourceLocation::current()) {
     return detail::model_summary(model, optimizer.shards(), where);
 }
 
 /// Returns the descriptions of a model's groups with the states that an optimizer, or the parts of one, keep of each:
 /// none of a group that it does not update. They refer to the groups' paths.
-inline std::vector<planner::GroupDescription> describe_groups(const Groups& model, Optimizer& optimizer,
+inline std::vector<planner::GroupDescription> describe_groups(const Model& model, Optimizer& optimizer,
                                                               SourceLocation where = SourceLocation::current()) {
     std::map<std::uint64_t, OptimizerStates> held;
     detail::Access::for_each_state(
@@ -116,7 +116,7 @@ inline std::vector<planner::GroupDescription> describe_groups(const Groups& mode
 
 /// Returns the plan of a model and its optimizer, whose states it counts; PlanOptions::optimizer_states says nothing
 /// then. What an optimizer of whole matrices holds beside its states is MatrixOptimizer::bytes_of_exchange.
-inline Plan plan(const Groups& model, Optimizer& optimizer, planner::PlanOptions options = {},
+inline Plan plan(const Model& model, Optimizer& optimizer, planner::PlanOptions options = {},
                  SourceLocation where = SourceLocation::current()) {
     return detail::plan_groups(describe_groups(model, optimizer, where), model, options, where);
 }

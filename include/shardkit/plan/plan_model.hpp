@@ -18,7 +18,7 @@ planner::GroupDescription describe_group(const Layer& layer) {
 }
 
 /// Returns the descriptions of a model's groups, in order. They refer to the groups' paths.
-inline std::vector<planner::GroupDescription> describe_groups(const Groups& model,
+inline std::vector<planner::GroupDescription> describe_groups(const Model& model,
                                                               SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
     for (detail::Group& group : detail::Access::each(model, where)) {
@@ -30,7 +30,7 @@ inline std::vector<planner::GroupDescription> describe_groups(const Groups& mode
 namespace detail {
 
 /// The plan of described groups that exist on this engine.
-inline Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Groups& model,
+inline Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Model& model,
                         planner::PlanOptions options, SourceLocation where) {
     if (groups.empty()) { return {}; }
     const Rank& rank = detail::context_of(model, where);
@@ -44,7 +44,7 @@ inline Plan plan_groups(const std::vector<planner::GroupDescription>& groups, co
 /// Returns the plan of a model that exists, with the states of an AdamW unless the options say others; where there is
 /// an optimizer, give it too. If `ranks_per_host` is 0, the plan takes the ranks per host from the engine,
 /// provided that ranks lie on the hosts in order.
-inline Plan plan(const Groups& model, planner::PlanOptions options = {},
+inline Plan plan(const Model& model, planner::PlanOptions options = {},
                  SourceLocation where = SourceLocation::current()) {
     return detail::plan_groups(describe_groups(model, where), model, options, where);
 }

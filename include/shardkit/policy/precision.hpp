@@ -79,6 +79,10 @@ using Precision = detail::ShortestPrecision<Gather, Gradient, Reduction, Master>
 template <FloatingElement E>
 using DefaultPrecision = Precision<E>;
 
+/// Lists the precisions that a compiled core has: see SHARDKIT_COMPILED_PRECISIONS.
+template <class... P>
+struct Precisions {};
+
 /// 16-bit parameters, gradients and reductions with fp32 master weights, as in llm.c. Gradients are summed in 16
 /// bits, in place; DefaultPrecision sums them in fp32, which costs 4 bytes more for each element that a rank reduces.
 template <FloatingElement E>

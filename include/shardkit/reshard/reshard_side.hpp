@@ -24,7 +24,7 @@ class ReshardSide {
     ReshardSide(const checkpoint::State* state) {
         if (state != nullptr) { state_ = *state; }
     }
-    ReshardSide(const Groups& model, SourceLocation where = SourceLocation::current())
+    ReshardSide(const Model& model, SourceLocation where = SourceLocation::current())
         : state_(checkpoint::State(model, where)) {}
     // NOLINTEND(google-explicit-constructor)
 

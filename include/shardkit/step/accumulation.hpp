@@ -22,7 +22,7 @@ class StepScope {
   public:
     /// `count` is the number of microbatches of every group, 0 if it is not known in advance.
     /// @throws UsageError when one of the groups is in another step; no group is changed then
-    StepScope(const Groups& groups, std::size_t count, SourceLocation where);
+    StepScope(const Model& groups, std::size_t count, SourceLocation where);
     StepScope(StepScope&& other) noexcept
         : groups_(std::exchange(other.groups_, std::nullopt)), number_(std::exchange(other.number_, 0)) {}
     StepScope& operator=(StepScope&& other) noexcept {
@@ -35,19 +35,19 @@ class StepScope {
     ~StepScope();  // NOLINT(bugprone-exception-escape): its groups live, so that walking them throws nothing
 
     bool live() const noexcept { return static_cast<bool>(groups_); }
-    const Groups& groups() const { return *groups_; }
+    const Model& groups() const { return *groups_; }
     /// Returns a number that no other step of the process has; 0 after a move from this object.
     std::uint64_t number() const noexcept { return number_; }
 
   private:
     /// Returns the recorder or follower that is attached to all of the groups, null if there is none.
-    static StepDirector* director_of(const Groups& groups, SourceLocation where);
+    static StepDirector* director_of(const Model& groups, SourceLocation where);
 
-    std::optional<Groups> groups_;
+    std::optional<Model> groups_;
     std::uint64_t number_ = new_identity();
 };
 
-inline StepScope::StepScope(const Groups& groups, std::size_t count, SourceLocation where) : groups_(groups) {
+inline StepScope::StepScope(const Model& groups, std::size_t count, SourceLocation where) : groups_(groups) {
     static_cast<void>(detail::context_of(groups, where));
     static_cast<void>(first_by_slices(groups, where));
     StepDirector* const director = director_of(groups, where);
@@ -79,7 +79,7 @@ inline StepScope::~StepScope() {  // NOLINT(bugprone-exception-escape): as above
     if (director != nullptr) [[unlikely]] { director->end_step(); }
 }
 
-inline StepDirector* StepScope::director_of(const Groups& groups, SourceLocation where) {
+inline StepDirector* StepScope::director_of(const Model& groups, SourceLocation where) {
     StepDirector* first = nullptr;
     std::size_t number = 0;
     for (Group& group : Access::each(groups, where)) {
@@ -149,13 +149,13 @@ class Accumulation {
     /// @throws std::invalid_argument for no microbatches; UsageError when another accumulation over one of the groups
     ///         has not ended
     template <std::integral Count = std::size_t>
-    [[nodiscard]] explicit Accumulation(const Groups& model, Count count = 1,
+    [[nodiscard]] explicit Accumulation(const Model& model, Count count = 1,
                                         SourceLocation where = SourceLocation::current())
         : scope_(model, count_of(count, where), where) {}
     /// Begins a step whose number of microbatches is not known yet: `set_microbatches` sets it later, or `reduce`
     /// ends them. Until it is set, reductions that a policy makes once per step cannot overlap with the backward
     /// pass.
-    [[nodiscard]] Accumulation(const Groups& model, UntilReduced, SourceLocation where = SourceLocation::current())
+    [[nodiscard]] Accumulation(const Model& model, UntilReduced, SourceLocation where = SourceLocation::current())
         : scope_(model, 0, where) {}
     /// Rejects a layer in the place of a model, with an error that says what to write instead.
     template <class G, class P, class R>
@@ -278,7 +278,7 @@ class Accumulation {
         if (group.has_all_microbatches()) { finish_group(group, "set_microbatches", where); }
     }
 
-    const Groups& groups(SourceLocation where) const {
+    const Model& groups(SourceLocation where) const {
         if (!scope_.live()) { detail::Group::refuse_use(where, "reduce: this accumulation was already reduced"); }
         return scope_.groups();
     }
@@ -300,14 +300,14 @@ inline void Accumulation::check_number(const detail::Group& group, std::size_t c
 }
 
 inline void Accumulation::set_all(std::size_t count, SourceLocation where) {
-    const Groups& model = groups(where);
+    const Model& model = groups(where);
     using detail::Access;
     for (detail::Group& group : Access::each(model, where)) { check_number(group, count, where); }
     for (detail::Group& group : Access::each(model, where)) { set_number(group, count, where); }
 }
 
 inline detail::StepScope Accumulation::finish(SourceLocation where) && {
-    const Groups& model = groups(where);
+    const Model& model = groups(where);
     const auto unfinished = [&](const auto& f) {
         for (detail::Group& group : detail::Access::each(model, where)) {
             if (group.trainable() && group.step().accumulating()) { f(group); }

@@ -5,14 +5,12 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/detail/range.hpp>
-#include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/precisions.hpp>
 
 // What the verbs of a step say of their arguments' types, in both forms.
 
 namespace shardkit SHARDKIT_CHECKED_BUILD {
-class Groups;
+class Model;
 }
 namespace shardkit SHARDKIT_BUILD {
 class Accumulation;
@@ -33,9 +31,7 @@ struct NeedsModel {
 };
 /// Whether a part of a model is one itself.
 template <class T>
-concept IsModel = std::is_base_of_v<Groups, T> && requires {
-    typename T::Precision;
-};
+concept IsModel = std::is_same_v<std::remove_const_t<T>, Model>;
 
 template <class T>
 struct LayerOf {
@@ -47,18 +43,8 @@ struct LayerOf<T> {
 };
 
 template <class... T>
-inline constexpr bool all_sharded = sizeof...(T) > 0 && ((IsSharded<typename LayerOf<T>::type>::value ||
-                                                          IsModel<std::remove_const_t<T>>)&&...);
-
-template <bool Sharded, class... T>
-struct ModelPrecision {
-    using type = DefaultPrecision<float>;
-};
-template <class... T>
-struct ModelPrecision<true, T...>
-    : NamePrecisions<typename SortPrecisions<Precisions<>, typename LayerOf<T>::type::Precision...>::type> {};
-template <class... T>
-using PrecisionOf = typename ModelPrecision<all_sharded<T...>, T...>::type;
+inline constexpr bool all_sharded = sizeof...(T) > 0 &&
+                                    ((IsSharded<typename LayerOf<T>::type>::value || IsModel<T>)&&...);
 
 /// Whether `reduce` takes an X&&, and says why not.
 template <class X>

@@ -79,7 +79,7 @@ inline bool same_groups(const GroupList* a, const GroupList* b) noexcept {
 /// Returns the context of a model's groups, with the rank's scalars and its world.
 /// @throws UsageError when the model has no groups, or two were made on different ranks' contexts: a divisor, a norm
 ///         and a step belong to one mesh
-inline Rank& context_of(const Groups& groups, SourceLocation where) {
+inline Rank& context_of(const Model& groups, SourceLocation where) {
     Rank* first = nullptr;
     std::string_view path;
     for (Group& group : Access::each(groups, where)) {

@@ -8,12 +8,9 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/range.hpp>
-#include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/argument_types.hpp>
-#include <shardkit/step/precisions.hpp>
 
 // A model, in both forms. step/group_list.hpp defines what is declared here.
 
@@ -42,17 +39,31 @@ bool same_groups(const GroupList* a, const GroupList* b) noexcept;
 
 namespace shardkit SHARDKIT_CHECKED_BUILD {
 
-/// The groups of a model in order, without their types: what accumulations, schedules and plans take. A Model is one.
-/// Cheap to copy. The groups must outlive it; their Sharded objects may be moved meanwhile.
-class Groups {
+/// A model: its groups, in the order in which collectives over all of them run.
+///     Model model{embedding, blocks, head};
+/// Each part is a Sharded, a range of them, for example a vector, or one of several models. Groups may have different
+/// policies and precisions. A Model is a value, cheap to copy and to keep as a member. It lists the groups that exist
+/// when it is made, which must outlive it: their Sharded objects may be moved afterwards, but groups that are added
+/// to a range later are not part of the model.
+class Model {
+    struct NoGroups {};
+
   public:
-    Groups(const Groups& other) noexcept : list_(detail::hold(other.list_)) {}
-    Groups(Groups&& other) noexcept : list_(std::exchange(other.list_, nullptr)) {}
-    Groups& operator=(Groups other) noexcept {
+    template <class... T>
+    requires(sizeof...(T) > 1 || !(detail::IsModel<T> || ...)) explicit Model(T&... parts) : Model(NoGroups{}) {
+        constexpr bool is_sharded = detail::all_sharded<T...>;
+        static_assert(sizeof...(T) > 0, "Model: give at least one Sharded");
+        static_assert(sizeof...(T) == 0 || is_sharded,
+                      "Model: each argument must be a Sharded or a range of Sharded, or one of several models");
+        if constexpr (is_sharded) { (add(parts), ...); }
+    }
+    Model(const Model& other) noexcept : list_(detail::hold(other.list_)) {}
+    Model(Model&& other) noexcept : list_(std::exchange(other.list_, nullptr)) {}
+    Model& operator=(Model other) noexcept {
         std::swap(list_, other.list_);
         return *this;
     }
-    ~Groups() { detail::release(list_); }
+    ~Model() { detail::release(list_); }
 
     std::size_t size() const noexcept { return detail::size_of(list_); }
 
@@ -72,15 +83,7 @@ class Groups {
     }
 
     /// Compares whether both are the same groups in the same order.
-    friend bool operator==(const Groups& a, const Groups& b) noexcept {
-        return detail::same_groups(a.list_, b.list_);
-    }
-
-  protected:
-    struct NoGroups {};
-    explicit Groups(NoGroups /*none*/) : list_(detail::new_list()) {}
-    void add(detail::Group* group) { detail::add_group(*list_, group); }
-    void add(const Groups& more) { detail::add_groups(*list_, more.list_); }
+    friend bool operator==(const Model& a, const Model& b) noexcept { return detail::same_groups(a.list_, b.list_); }
 
   private:
     friend detail::Access;
@@ -106,58 +109,23 @@ class Groups {
         return {list_, where};
     }
 
+    explicit Model(NoGroups /*none*/) : list_(detail::new_list()) {}
+    template <class Part>
+    void add(Part& part) {
+        if constexpr (detail::IsSharded<std::remove_const_t<Part>>::value) {
+            detail::add_group(*list_,
+                              detail::Access::moved_from(part) ? nullptr : &detail::Access::state(part).any_group());
+        } else if constexpr (detail::IsModel<Part>) {
+            detail::add_groups(*list_, part.list_);
+        } else {
+            for (auto& layer : part) { add(layer); }
+        }
+    }
+
     detail::GroupList* list_;  // null: moved from
 };
 
 }  // namespace shardkit SHARDKIT_CHECKED_BUILD
-
-namespace shardkit SHARDKIT_BUILD {
-
-/// A model: its groups, in the order in which collectives over all of them run.
-///     Model model{embedding, blocks, head};
-/// Each part is a Sharded, a range of them, for example a vector, or one of several models. The type names only the
-/// precisions of the groups: Model<> is any model of fp32 groups, Model<DefaultPrecision<bf16>> one of bf16 groups. A
-/// Model is a value, cheap to copy and to keep as a member. It lists the groups that exist when it is made: a range
-/// may be moved afterwards, but groups that are added to it later are not part of the model.
-template <class PrecisionType = DefaultPrecision<float>>
-class Model : public Groups {
-  public:
-    using Precision = PrecisionType;
-
-    template <class... T>
-    requires(sizeof...(T) > 1 || !(std::is_base_of_v<Groups, T> || ...)) explicit Model(T&... parts)
-        : Groups(NoGroups{}) {
-        constexpr bool is_sharded = detail::all_sharded<T...>;
-        static_assert(sizeof...(T) > 0, "Model: give at least one Sharded");
-        static_assert(sizeof...(T) == 0 || is_sharded,
-                      "Model: each argument must be a Sharded or a range of Sharded, or one of several models");
-        if constexpr (is_sharded) {
-            constexpr bool fits = (detail::are_among(detail::PrecisionsOf<Precision>{},
-                                                     detail::PrecisionsOf<typename LayerOf<T>::Precision>{}) &&
-                                   ...);
-            static_assert(fits,
-                          "Model<Precision>: a group has another precision; name it, or Precisions<...> of all");
-            (add_part(parts), ...);
-        }
-    }
-
-  private:
-    template <class Part>
-    void add_part(Part& part) {
-        if constexpr (detail::IsSharded<std::remove_const_t<Part>>::value) {
-            this->add(detail::Access::moved_from(part) ? nullptr : &detail::Access::state(part).any_group());
-        } else if constexpr (std::is_base_of_v<Groups, Part>) {
-            this->add(part);
-        } else {
-            for (auto& layer : part) { add_part(layer); }
-        }
-    }
-};
-
-template <class... T>
-Model(T&...) -> Model<detail::PrecisionOf<T...>>;
-
-}  // namespace shardkit SHARDKIT_BUILD
 
 #ifndef SHARDKIT_COMPILED
 #include <shardkit/step/group_list.hpp>

@@ -21,7 +21,7 @@ namespace shardkit SHARDKIT_BUILD {
 /// sum. The step ends when this object is consumed or destroyed.
 class Reduced {
   public:
-    const Groups& groups(SourceLocation where = SourceLocation::current()) const {
+    const Model& groups(SourceLocation where = SourceLocation::current()) const {
         if (!scope_.live()) {
             detail::Group::refuse_use(where, "reduced gradients used after an optimizer step consumed them");
         }
@@ -82,7 +82,7 @@ namespace shardkit {
 
 namespace detail {
 /// Returns the number by which a model's sums of gradients are divided.
-inline double divisor_of(const Groups& groups, const Divisor& divisor, SourceLocation where) {
+inline double divisor_of(const Model& groups, const Divisor& divisor, SourceLocation where) {
     std::size_t averaged = 1;
     for (const Group& group : Access::each(groups, where)) {
         averaged = group.averaged();
@@ -93,7 +93,7 @@ inline double divisor_of(const Groups& groups, const Divisor& divisor, SourceLoc
 
 /// Adds the divisor and the loss scale to what ranks compare in later collectives of these groups. `assumed` means
 /// that the program made the sums itself, which are then compared too.
-inline StatedStep state_divisor(const Groups& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
+inline StatedStep state_divisor(const Model& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
                                 SourceLocation where, bool assumed = false) {
     auto& rank = detail::context_of(groups, where);
     StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
@@ -108,7 +108,7 @@ inline StatedStep state_divisor(const Groups& groups, const Divisor& divisor, co
 }
 
 /// Gives a LossScale to a model, which its first group identifies.
-inline void bind_loss_scale(LossScale& loss_scale, const Groups& groups, SourceLocation where) {
+inline void bind_loss_scale(LossScale& loss_scale, const Model& groups, SourceLocation where) {
     if (groups.size() == 0) { return; }
     const Group& first = *Access::each(groups, where);
     Access::bind(loss_scale, ModelName{first.identity(), first.path(), &first.context()}, where);
@@ -124,7 +124,7 @@ inline Reduced reduce(Accumulation&& accumulation, const Divisor& divisor, const
     const StatedStep stated = state_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
     return Access::make<Reduced>(Access::finish(std::move(accumulation), where), stated, loss_scale.state);
 }
-inline Reduced assume_reduced(const Groups& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
+inline Reduced assume_reduced(const Model& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
                               SourceLocation where) {
     StepScope scope(groups, 0, where);
     for (Group& group : Access::each(groups, where)) {
@@ -165,14 +165,14 @@ template <class X>
 ///          host's, up to 1,024 spaced elements of each parameter are read: ranks compare them within the next call
 ///          that they make anyway, as they do values of initialize and load
 /// @throws  CommError in that call, on every rank, when they differ
-[[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor = sum,
+[[nodiscard]] inline Reduced assume_reduced(const Model& groups, Divisor divisor = sum,
                                             SourceLocation where = SourceLocation::current()) {
     return detail::assume_reduced(groups, divisor, {}, where);
 }
 
 /// Declares reduced sums of scaled gradients, for a loss that was multiplied by `loss_scale`, as in `reduce`.
 /// @throws  UsageError when `loss_scale` was used with another model
-[[nodiscard]] inline Reduced assume_reduced(const Groups& groups, Divisor divisor, LossScale& loss_scale,
+[[nodiscard]] inline Reduced assume_reduced(const Model& groups, Divisor divisor, LossScale& loss_scale,
                                             SourceLocation where = SourceLocation::current()) {
     detail::bind_loss_scale(loss_scale, groups, where);
     return detail::assume_reduced(groups, divisor, detail::Access::use(loss_scale), where);

@@ -16,7 +16,7 @@ namespace detail {
 /// Returns the first of a model's trainable groups, null if there is none, and checks that all of them take slices in
 /// the same order.
 /// @throws std::invalid_argument, which names two groups that differ
-inline const Group* first_by_slices(const Groups& model, SourceLocation where) {
+inline const Group* first_by_slices(const Model& model, SourceLocation where) {
     const Group* first = nullptr;
     for (const Group& group : Access::each(model, where)) {
         if (!group.trainable()) { continue; }
@@ -39,7 +39,7 @@ inline const Group* first_by_slices(const Groups& model, SourceLocation where) {
 /// Returns the order in which ranks take the slices of this model.
 /// @throws UsageError for a model without slices; std::invalid_argument where its groups take them in different
 /// orders
-inline SliceOrder slice_order(const Groups& model, SourceLocation where = SourceLocation::current()) {
+inline SliceOrder slice_order(const Model& model, SourceLocation where = SourceLocation::current()) {
     const auto* const first = detail::first_by_slices(model, where);
     if (first == nullptr || first->order_of_slices().slices == 0) {
         detail::Group::refuse_use(where,
@@ -55,7 +55,7 @@ inline SliceOrder slice_order(const Groups& model, SourceLocation where = Source
 /// @throws UsageError for a model without slices; std::invalid_argument for a microbatch that it does not have, and
 ///         where its groups take slices in different orders
 template <std::integral Number>
-std::size_t slice_of(const Groups& model, Number microbatch, SourceLocation where = SourceLocation::current()) {
+std::size_t slice_of(const Model& model, Number microbatch, SourceLocation where = SourceLocation::current()) {
     const SliceOrder order = slice_order(model, where);
     if (!std::in_range<std::size_t>(microbatch) || std::cmp_greater_equal(microbatch, order.microbatches())) {
         throw_invalid_argument(where, "slice_of: microbatch ", microbatch, " given, expected one below ",

@@ -31,7 +31,7 @@ class FullParams {
   private:
     friend detail::Access;
     FullParams() = default;  // so that the destructor runs when the constructor that opens windows throws
-    FullParams(const Groups& groups, SourceLocation where) : FullParams() {
+    FullParams(const Model& groups, SourceLocation where) : FullParams() {
         open_.reserve(groups.size());
         for (detail::Group& group : detail::Access::each(groups, where)) {
             group.summon_window(where);
@@ -53,7 +53,7 @@ class FullParams {
 /// Cost:    a gather of each group whose full copy is stale; memory for the full parameters of the groups that are
 ///          sharded at rest, allocated here and freed with the last window
 /// @throws  MemoryError when there is none; CommError when the engine fails
-[[nodiscard]] inline FullParams summon_full_params(const Groups& groups,
+[[nodiscard]] inline FullParams summon_full_params(const Model& groups,
                                                    SourceLocation where = SourceLocation::current()) {
     static_cast<void>(detail::context_of(groups, where));
     return detail::Access::make<FullParams>(groups, where);

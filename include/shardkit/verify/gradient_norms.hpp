@@ -23,7 +23,7 @@ namespace shardkit {
 namespace detail {
 
 inline GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
-    const Groups& groups = reduced.groups(where);
+    const Model& groups = reduced.groups(where);
     auto& context = detail::context_of(groups, where);
     auto& memory = NormMemory::begin(context);
     for (Group& group : Access::each(groups, where)) { memory.add_updates(group.statements().updates()); }

@@ -82,7 +82,7 @@ class HashSum {
 
 /// Hashes the buffers of a model for whose role `wanted` holds.
 template <class Wanted>
-std::vector<ValuesHash> hash_held(const Groups& model, const Wanted& wanted, SourceLocation where) {
+std::vector<ValuesHash> hash_held(const Model& model, const Wanted& wanted, SourceLocation where) {
     HashSum hashes(detail::context_of(model, where));
     for (Group& group : Access::each(model, where)) {
         group.require_whole("hash_values", where);
@@ -117,7 +117,7 @@ inline std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* 
 /// Cost:    reads each value once, on one rank, and gathers 16 bytes of each rank for each hash
 /// @returns the same on every rank, in the model's order
 /// @throws  UsageError where values are half written
-[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Groups& model,
+[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Model& model,
                                                          SourceLocation where = SourceLocation::current()) {
     return detail::hash_held(
         model, [](detail::Role role) { return role == detail::Role::parameters || role == detail::Role::master; },

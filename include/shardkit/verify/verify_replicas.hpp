@@ -246,7 +246,7 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
     for (auto& [name, hash] : numbers) { comparison.add(std::move(name), hash); }
 }
 
-inline void verify_replicas(const Groups& model, Optimizer* optimizer, const LossScale* loss_scale,
+inline void verify_replicas(const Model& model, Optimizer* optimizer, const LossScale* loss_scale,
                             SourceLocation where) {
     auto& context = detail::context_of(model, where);
     if (context.world_size() == 1) { return; }
@@ -277,16 +277,16 @@ inline void verify_replicas(const Groups& model, Optimizer* optimizer, const Los
 ///          are replicated. Where ranks differ: 16 bytes of each rank for each replicated tensor
 /// @throws  ReplicaError, the same on every rank, that names group, parameter and ranks that differ; UsageError where
 ///          values are half written
-inline void verify_replicas(const Groups& model, SourceLocation where = SourceLocation::current()) {
+inline void verify_replicas(const Model& model, SourceLocation where = SourceLocation::current()) {
     detail::verify_replicas(model, nullptr, nullptr, where);
 }
 /// Checks the optimizer's states too, its step counts and its hyper-parameters in the engine's memory.
-inline void verify_replicas(const Groups& model, Optimizer& optimizer,
+inline void verify_replicas(const Model& model, Optimizer& optimizer,
                             SourceLocation where = SourceLocation::current()) {
     detail::verify_replicas(model, &optimizer, nullptr, where);
 }
 /// Checks the numbers of a loss scale as well.
-inline void verify_replicas(const Groups& model, Optimizer& optimizer, const LossScale& loss_scale,
+inline void verify_replicas(const Model& model, Optimizer& optimizer, const LossScale& loss_scale,
                             SourceLocation where = SourceLocation::current()) {
     detail::verify_replicas(model, &optimizer, &loss_scale, where);
 }

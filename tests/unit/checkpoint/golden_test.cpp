@@ -99,7 +99,7 @@ struct Training {
 
     Layer layer;
     Listed listed;
-    sk::Model<typename Layer::Precision> groups;
+    sk::Model groups;
     sk::AdamW optimizer;
     sk::LossScale loss_scale;
     std::vector<std::uint8_t> blob;

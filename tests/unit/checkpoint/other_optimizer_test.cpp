@@ -63,7 +63,7 @@ std::string said(const Saved& saved, const Loaded& loaded, const sk::checkpoint:
 }
 template <class Made, class Options>
 auto makes(Options options) {
-    return [options](sk::Model<>& model) { return std::make_unique<Made>(model, options); };
+    return [options](sk::Model& model) { return std::make_unique<Made>(model, options); };
 }
 const auto adamw = makes<sk::AdamW>(sk::AdamWOptions{});
 const auto lion = makes<sk::Lion>(sk::LionOptions{});
@@ -93,7 +93,7 @@ TEST_CASE("a checkpoint of AdamW that is loaded into Lion says so, and so the ot
 }
 
 TEST_CASE("states are loaded into the rule that they are of, all of a parameter's or none, also of a subset") {
-    using Make = std::function<std::unique_ptr<AnyOptimizer>(sk::Model<>&)>;
+    using Make = std::function<std::unique_ptr<AnyOptimizer>(sk::Model&)>;
     struct Kind {
         std::string name;
         std::string first_state;

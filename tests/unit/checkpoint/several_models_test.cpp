@@ -36,9 +36,9 @@ using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard>;
 /// Two layers that train by optimizers of their own, and a moving average of the first one's weights.
 struct Trainer {
     Layer first, second, average;
-    sk::Model<> firsts{first}, seconds{second};
-    sk::Model<> both{first, second};
-    sk::Model<> all{average, second, first};
+    sk::Model firsts{first}, seconds{second};
+    sk::Model both{first, second};
+    sk::Model all{average, second, first};
     sk::AdamW adamw{firsts, {.learning_rate = 0.1}};
     sk::Lion lion{seconds, {.learning_rate = 0.01}};
     sk::checkpoint::State state{all, adamw};

@@ -110,7 +110,7 @@ struct Training {
 
     sk::Sharded<Block, sk::DynamicPolicy, Mixed> block;
     sk::Sharded<Value, sk::DynamicPolicy, Mixed> values;
-    sk::Model<Mixed> model;
+    sk::Model model;
     sk::AdamW optimizer;
 };
 

@@ -160,7 +160,7 @@ struct Training {
     }
 
     Layer first, second;
-    sk::Model<sk::DefaultPrecision<double>> model;
+    sk::Model model;
     sk::Adafactor optimizer;
     sk::LossScale loss_scale;
     sk::checkpoint::State state;

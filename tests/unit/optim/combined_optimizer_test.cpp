@@ -53,7 +53,7 @@ const sk::AdamWOptions adamw_options{.learning_rate = 0.5};
 struct Trainer {
     using Layer = sk::Sharded<toy::Linear, sk::DynamicPolicy, Double>;
     Layer first, second;
-    sk::Model<Double> model{first, second};
+    sk::Model model{first, second};
     sk::Lion lion{model, lion_options, {{.matches = is_bias, .updated_by = sk::UpdatedBy::another}}};
     sk::AdamW adamw{model, adamw_options, {{.matches = is_weight, .updated_by = sk::UpdatedBy::another}}};
     sk::CombinedOptimizer optimizer{model, {lion, adamw}};

@@ -96,7 +96,7 @@ struct Trainer {
     sk::MeshRank<Mesh>& rank;
     Choice choice;
     Layer first, second;
-    sk::Model<Precision> model{first, second};
+    sk::Model model{first, second};
     sk::Muon optimizer;
     sk::LossScale loss_scale;
 

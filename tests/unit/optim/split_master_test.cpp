@@ -89,7 +89,7 @@ struct Trainer {
     }
 
     Layer layer;
-    sk::Model<sk::DefaultPrecision<sk::bf16>> model;
+    sk::Model model;
     Optimizer optimizer;
     sk::checkpoint::State state;
 };

@@ -79,7 +79,7 @@ struct Trainer {
     }
 
     Layer layer;
-    sk::Model<> model;
+    sk::Model model;
     Optimizer optimizer;
     sk::checkpoint::State state;
 };
@@ -126,7 +126,7 @@ void check_everywhere(const Make& make) {
 }
 
 template <sk::StateFormat Format>
-sk::AdamW adamw(const sk::Model<>& model) {
+sk::AdamW adamw(const sk::Model& model) {
     return {model, sk::states_in<Format>, {.learning_rate = 0.01}};
 }
 
@@ -166,27 +166,27 @@ TEST_CASE("states in bf16 and in blocks of 8 bits are refused for a master of fp
 
 TEST_CASE("Lion's, SGD's and AMSGrad's states are stored likewise, on two meshes") {
     const auto check = [](auto made) {
-        using Optimizer = decltype(made(std::declval<const sk::Model<>&>()));
+        using Optimizer = decltype(made(std::declval<const sk::Model&>()));
         const std::uint64_t alone = trained<Optimizer>(1, sk::DynamicPolicy(sk::NoShard{}), 0, 5, made);
         CHECK(trained<Optimizer>(3, sk::DynamicPolicy(sk::FullShard{}), 0, 5, made) == alone);
     };
-    check([](const sk::Model<>& model) { return sk::Lion{model, sk::states_in<sk::StateFormat::block8>}; });
-    check([](const sk::Model<>& model) {
+    check([](const sk::Model& model) { return sk::Lion{model, sk::states_in<sk::StateFormat::block8>}; });
+    check([](const sk::Model& model) {
         return sk::SGD{model,
                        sk::states_in<sk::StateFormat::bf16>,
                        {.learning_rate = 0.1, .rule = sk::Momentum::nesterov, .momentum = 0.9}};
     });
-    check([](const sk::Model<>& model) {
+    check([](const sk::Model& model) {
         return sk::SGD{model, sk::states_in<sk::StateFormat::block8>, {.learning_rate = 0.1}};  // no states at all
     });
-    check([](const sk::Model<>& model) { return sk::AMSGrad{model, sk::states_in<sk::StateFormat::block8>}; });
+    check([](const sk::Model& model) { return sk::AMSGrad{model, sk::states_in<sk::StateFormat::block8>}; });
 }
 
 TEST_CASE("states follow full ones: the parameters after 200 steps differ by a part of what they have moved") {
     const auto moved = [](auto made) {
         std::vector<double> values;
         sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-            using Optimizer = decltype(made(std::declval<const sk::Model<>&>()));
+            using Optimizer = decltype(made(std::declval<const sk::Model&>()));
             Trainer<Optimizer> trainer(rank, sk::DynamicPolicy(sk::NoShard{}), made);
             for (std::size_t s = 0; s < 200; ++s) { trainer.step(s); }
             const auto window = trainer.layer.unshard();
@@ -194,7 +194,7 @@ TEST_CASE("states follow full ones: the parameters after 200 steps differ by a p
         });
         return values;
     };
-    const std::vector<double> full = moved([](const sk::Model<>& m) { return adamw<sk::StateFormat::full>(m); });
+    const std::vector<double> full = moved([](const sk::Model& m) { return adamw<sk::StateFormat::full>(m); });
     const auto distance = [&](const std::vector<double>& other) {
         double sum = 0;
         double all = 0;
@@ -205,8 +205,8 @@ TEST_CASE("states follow full ones: the parameters after 200 steps differ by a p
         }
         return std::sqrt(sum / all);
     };
-    const double in_bf16 = distance(moved([](const sk::Model<>& m) { return adamw<sk::StateFormat::bf16>(m); }));
-    const double in_8_bits = distance(moved([](const sk::Model<>& m) { return adamw<sk::StateFormat::block8>(m); }));
+    const double in_bf16 = distance(moved([](const sk::Model& m) { return adamw<sk::StateFormat::bf16>(m); }));
+    const double in_8_bits = distance(moved([](const sk::Model& m) { return adamw<sk::StateFormat::block8>(m); }));
     CHECK(in_bf16 > 0);
     CHECK(in_bf16 < 0.02);
     CHECK(in_8_bits > in_bf16);
@@ -308,7 +308,7 @@ TEST_CASE("a checkpoint of states in blocks loads into full ones, and back witho
     }
     // Into bf16 and out of full ones: one result on every mesh.
     const auto moved = [&](std::size_t ranks, const sk::DynamicPolicy& policy, const auto& make, const Folder& from) {
-        using Optimizer = decltype(make(std::declval<const sk::Model<>&>()));
+        using Optimizer = decltype(make(std::declval<const sk::Model&>()));
         const Folder copy;
         std::filesystem::copy(from.path(), copy.path(), std::filesystem::copy_options::recursive);
         return trained<Optimizer>(ranks, policy, 3, 5, make, copy.path());
@@ -406,7 +406,7 @@ TEST_CASE("codes of roots, as they were stored before, are refused by name") {
     trained<sk::AdamW>(2, shards, 0, 3, adamw<StateFormat::block8>, folder.path());
     renamed_in_step::rename(only_step(folder), ".powers", ".scales");
     const auto message = [&](const auto& make) {
-        using Optimizer = decltype(make(std::declval<const sk::Model<>&>()));
+        using Optimizer = decltype(make(std::declval<const sk::Model&>()));
         return thrown_message<sk::FileError>([&] { trained<Optimizer>(3, shards, 3, 4, make, folder.path()); });
     };
     const std::string in_blocks = message(adamw<StateFormat::block8>);
@@ -609,7 +609,7 @@ struct Mixed {
     }
 
     Layer layer;
-    sk::Model<> model;
+    sk::Model model;
     std::vector<std::unique_ptr<sk::Optimizer>> parts;
     std::unique_ptr<sk::CombinedOptimizer> both;
 };

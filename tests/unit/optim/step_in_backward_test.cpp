@@ -145,7 +145,7 @@ struct OneStep {
           optimizer(model, {.learning_rate = 0.1}) {}
     void use(sk::Accumulation& accumulation, std::size_t l) { add<sk::Precision<float>>(accumulation, layers[l], 0); }
     std::vector<Layer<sk::Precision<float>>> layers;
-    sk::Model<> model;
+    sk::Model model;
     sk::AdamW optimizer;
 };
 void on_one_rank(sk::GradientRelease release, const std::function<void(OneStep&)>& f) {

@@ -115,7 +115,7 @@ struct Trainer {
     }
 
     Layer layer;
-    sk::Model<sk::DefaultPrecision<sk::bf16>> model;
+    sk::Model model;
     Optimizer optimizer;
 };
 

@@ -518,7 +518,7 @@ struct Trainer {
     }
 
     TrainedLayer layer;
-    sk::Model<Precision> model;
+    sk::Model model;
     sk::AdamW optimizer;
     sk::LossScale scale;
     std::vector<std::uint8_t> blob{9};

@@ -132,8 +132,8 @@ void check_every_mesh() {
 }
 
 template <class Code>
-void train_one(sk::Model<coded_training::Precision<Code>>& model, coded_training::Layer<Code>& layer,
-               sk::Optimizer& optimizer, sk::StepOptions options = {}, float value = 1) {
+void train_one(sk::Model& model, coded_training::Layer<Code>& layer, sk::Optimizer& optimizer,
+               sk::StepOptions options = {}, float value = 1) {
     sk::Accumulation accumulation{model};
     auto gradients = accumulation.gradients(layer);
     for (const auto& [name, size] : coded_training::sizes) {

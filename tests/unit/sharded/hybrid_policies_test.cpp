@@ -105,8 +105,8 @@ struct Pair {
 
     Layer layer;
     Layer average;
-    sk::Model<Precision> model{layer};
-    sk::Model<Precision> averages{average};
+    sk::Model model{layer};
+    sk::Model averages{average};
     sk::SGD optimizer{model, {.learning_rate = 0.25}};
 };
 template <class Layer>

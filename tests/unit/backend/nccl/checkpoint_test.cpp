@@ -54,7 +54,7 @@ struct Training {
         : layer(rank, "layer", {}, {policy}), optimizer(groups), state(groups, optimizer) {}
 
     Layer layer;
-    sk::Model<> groups{layer};
+    sk::Model groups{layer};
     sk::AdamW optimizer;
     sk::checkpoint::State state;
 };
@@ -186,7 +186,7 @@ struct Thawed {
 
     sk::Rank& rank;
     Layer layer;
-    sk::Model<typename Layer::Precision> model{layer};
+    sk::Model model{layer};
     Optimizer optimizer{model, {.learning_rate = rate, .epsilon = 1e-30, .weight_decay = 0}};
     sk::checkpoint::State state{model, optimizer};
 };

@@ -53,7 +53,7 @@ struct Trainer {
     nccl::World world;
     MeshRank<DeviceMesh<dynamic>> rank;
     Layer layer;
-    Model<> model;
+    Model model;
     SGD optimizer;
 };
 std::array<std::optional<Trainer>, 2> trainers;

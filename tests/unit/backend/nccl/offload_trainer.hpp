@@ -192,7 +192,7 @@ struct Trainer {
     Run run_;
     sk::Optimizer* stepped_by = nullptr;  // in the place of `optimizer`, where it is not null
     std::deque<Layer> layers;
-    std::optional<sk::Model<typename Layer::Precision>> model;
+    std::optional<sk::Model> model;
     std::optional<Optimizer> optimizer;
     std::optional<sk::checkpoint::State> state;
     std::optional<sk::LossScale> loss_scale;

@@ -138,7 +138,7 @@ class Trainer {
     using Group = sk::Params<Weight<T>, Bias<T>>;
     using Layer = sk::Sharded<Group, sk::DynamicPolicy>;
     using Model = std::deque<Layer>;
-    using ModelGroups = sk::Model<typename Layer::Precision>;
+    using ModelGroups = sk::Model;
     using Optimizer = sk::AdamW;
 
     static Model make_model(Rank& rank, const sk::DynamicPolicy& policy, const Settings& settings) {
