@@ -66,7 +66,6 @@ class Trainer {
             links_.push_back(busy.links_for(options.forward_seconds(g)));
         }
         const shardkit::Model model{groups_};
-        using Precision = typename Group::Precision;
         if (options.optimizer == OptimizerKind::adamw) {
             optimizer_ = std::make_unique<shardkit::AdamW>(model, shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
         } else {

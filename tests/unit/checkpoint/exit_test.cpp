@@ -41,7 +41,7 @@ TEST_CASE("a global trainer with a pending save is ended by exit()") {
     const temporary_folder::Folder folder;
     CHECK(exit_status_of([&] {
               trainer = std::make_unique<Trainer>();
-              trainer->pending.emplace(sk::checkpoint::begin_save(trainer->context, folder.path(), 1,
+              trainer->pending.emplace(sk::checkpoint::begin_save(trainer->rank, folder.path(), 1,
                                                                   sk::checkpoint::State{sk::Model{trainer->layer}}));
               std::exit(7);
           }) == 7);
