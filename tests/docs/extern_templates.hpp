@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/threads/launch.hpp>
@@ -14,7 +13,6 @@
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/verbs/all_reduce.hpp>
 
 // Compiles once what each program of a page would otherwise compile again: templates that do not depend on the
 // parameters' types, for a Precision and an optimizer's rule. programs.hpp has the lines.
@@ -30,13 +28,7 @@
     prefix template class shardkit::detail::OptimizerNumbers<shardkit::detail::AnyRule>;                             \
     prefix template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule>;                               \
     prefix template class shardkit::detail::FunctionsOf<Rule, shardkit::host::AnyKernels::Loops>;                    \
-    prefix template class shardkit::detail::GroupState<Precision>;                                                   \
-    prefix template void shardkit::detail::all_reduce_span(const shardkit::Communicator&, shardkit::ReduceOp,        \
-                                                           std::span<float>, const shardkit::Stream&,                \
-                                                           shardkit::engine::CallSite);                              \
-    prefix template void shardkit::detail::all_reduce_span(const shardkit::Communicator&,                            \
-                                                           shardkit::detail::TreelessOp, std::span<double>,          \
-                                                           const shardkit::Stream&, shardkit::engine::CallSite);
+    prefix template class shardkit::detail::GroupState<Precision>;
 /// The same of the launch of threads.
 #define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
     prefix template void shardkit::threads::detail::collect_and_throw(                             \

@@ -40,7 +40,7 @@ NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^#include[^\n]*|\benum class
 VERB = re.compile(r"(?:\b(?P<scope>\w+)::)?\b(?:all_reduce|reduce_scatter)(?P<in_place>_in_place|_span)?\b")
 SPOKEN_OF = {"Act", "Transition", "Verb"}
 # Folders of the library that make the verbs or pass calls on to them, and so are not mutated.
-VERBS_MADE = ["backend", "comm", "compiled"]
+VERBS_MADE = ["backend", "compiled", "verbs"]
 # What a call may reduce by. Only sums are doubled: minima and maxima, which `op` stands for, would stay what they are.
 # A TreelessOp has what the sum would have.
 SUM = re.compile(r"(?:(?:detail::)?TreelessOp\()?(?:(?:sk::)?ReduceOp::sum|squares \? ReduceOp::sum : ReduceOp::max)\)?|summed")
@@ -49,9 +49,11 @@ OTHER = re.compile(r"(?:TreelessOp\()?(?:sk::)?ReduceOp::(?:max|min)\)?|op")
 # their wrong axes there: see MADE, and for a group's ROW.
 AXES = {
     "comm": [],
-    "comms[row.over]": [],
+    "comms_[row.over]": [],
     "context.world()": ["context.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
                         "context.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
+    "rank.world()": ["rank.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
+                     "rank.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
     "tp": [],
     "tp_": [],
     "cp_": [],
@@ -62,7 +64,7 @@ AXES_IN = {
     "engine_links.hpp": {"tp_": ["context_.template sub_mesh<sk::Axes<sk::Dp>>()",
                                  "context_.template sub_mesh<sk::Axes<sk::Cp>>()"]},
 }
-MADE = re.compile(r"context\.template sub_mesh<sk::Axes<(?P<axes>[^>]*)>>\(\)")
+MADE = re.compile(r"rank\.template sub_mesh<sk::Axes<(?P<axes>[^>]*)>>\(\)")
 WRONG = {
     "sk::Tp": ["sk::Dp", "sk::Cp"],
     "sk::Cp": ["sk::Dp", "sk::Tp"],

@@ -238,16 +238,21 @@ class GradientStore {
     ReduceOp summed() const noexcept { return op_of(geometry_->policy.summation); }
     /// Makes one collective of the table. `carry` says how a microbatch's sum joins those of the earlier ones.
     void reduce(const CollectiveRow& row, SliceCarry carry, const Stream& stream, SourceLocation where) {
-        const auto add_up = [&](const Sums& by, ReduceOp op, const StoredElements& from, const StoredElements& to) {
-            const Communicator& ranks = comms_[row.over];
+        const auto add_up = [&](const Sums& by, ReduceOp summed, const StoredElements& from,
+                                const StoredElements& to) {
             const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
             const bool in_place = row.in_place();
             if (row.verb == Verb::all_reduce) {
-                return in_place ? all_reduce_in_place(ranks, by.reducer(), op, to, stream, site)
-                                : all_reduce(ranks, by.reducer(), op, from, to, stream, site);
+                if (in_place) {
+                    all_reduce_in_place(comms_[row.over], summed, by.reducer(), to, stream, site);
+                } else {
+                    all_reduce(comms_[row.over], summed, by.reducer(), from, to, stream, site);
+                }
+            } else if (in_place) {
+                reduce_scatter_in_place(comms_[row.over], summed, by.reducer(), to, stream, site);
+            } else {
+                reduce_scatter(comms_[row.over], summed, by.reducer(), from, to, stream, site);
             }
-            return in_place ? reduce_scatter_in_place(ranks, by.reducer(), op, to, stream, site)
-                            : reduce_scatter(ranks, by.reducer(), op, from, to, stream, site);
         };
         if (row.extent == Extent::tp_sum) {
             const StoredElements part = reduced().subspan(tp_sum_.begin, tp_sum_.size());

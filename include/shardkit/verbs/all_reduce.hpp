@@ -18,7 +18,7 @@ namespace shardkit {
 
 namespace detail {
 /// Makes the verbs below of elements whose types are values.
-inline void all_reduce(const Communicator& comm, const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
+inline void all_reduce(const Communicator& comm, ReduceOp op, const host::Reducer& reducer, host::ConstMemory input,
                        host::Memory output, const Stream& stream, engine::CallSite site) {
     require_tree(comm, op, "all_reduce", site.where);
     if (input.count != output.count) {
@@ -29,7 +29,7 @@ inline void all_reduce(const Communicator& comm, const host::Reducer& reducer, R
     make_call(comm, call, input.at, output.at,
               [&](const host::Verbs& engine) { return engine.all_reduce(reducer, op, input, output, stream, call); });
 }
-inline void all_reduce_in_place(const Communicator& comm, const host::Reducer& reducer, ReduceOp op,
+inline void all_reduce_in_place(const Communicator& comm, ReduceOp op, const host::Reducer& reducer,
                                 host::Memory values, const Stream& stream, engine::CallSite site) {
     if (comm.size() == 1) { return; }
     require_tree(comm, op, "all_reduce_in_place", site.where);
@@ -42,7 +42,7 @@ inline void all_reduce_in_place(const Communicator& comm, const host::Reducer& r
 template <Element T>
 void all_reduce_span(const Communicator& comm, TreelessOp op, std::span<T> values, const Stream& stream,
                      engine::CallSite site) {
-    all_reduce_in_place(comm, host::detail::reducer<T, T, false>(), op, values, stream, site);
+    all_reduce_in_place(comm, op, host::detail::reducer<T, T, false>(), values, stream, site);
 }
 }  // namespace detail
 
@@ -55,7 +55,7 @@ void all_reduce_span(const Communicator& comm, TreelessOp op, std::span<T> value
 template <class Input, class Output>
 void all_reduce(const Communicator& comm, ReduceOp op, Input&& input, Output&& output, const Stream& stream = {},
                 engine::CallSite site = SourceLocation::current()) {
-    detail::all_reduce(comm, detail::reducer_in<Input, Output>(), op, detail::verb_input(std::forward<Input>(input)),
+    detail::all_reduce(comm, op, detail::reducer_in<Input, Output>(), detail::verb_input(std::forward<Input>(input)),
                        detail::verb_output(std::forward<Output>(output)), stream, site);
 }
 
@@ -63,7 +63,7 @@ void all_reduce(const Communicator& comm, ReduceOp op, Input&& input, Output&& o
 template <class Values>
 void all_reduce_in_place(const Communicator& comm, ReduceOp op, Values&& values, const Stream& stream = {},
                          engine::CallSite site = SourceLocation::current()) {
-    detail::all_reduce_in_place(comm, detail::reducer_in<Values, Values>(), op,
+    detail::all_reduce_in_place(comm, op, detail::reducer_in<Values, Values>(),
                                 detail::verb_output(std::forward<Values>(values)), stream, site);
 }
 

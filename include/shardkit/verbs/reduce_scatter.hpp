@@ -19,7 +19,7 @@ namespace shardkit {
 
 namespace detail {
 /// Makes the verbs below of elements whose types are values.
-inline void reduce_scatter(const Communicator& comm, const host::Reducer& reducer, ReduceOp op,
+inline void reduce_scatter(const Communicator& comm, ReduceOp op, const host::Reducer& reducer,
                            host::ConstMemory full, host::Memory shard, const Stream& stream, engine::CallSite site) {
     check_full(comm, "reduce_scatter", full.count, shard.count, site.where);
     require_tree(comm, op, "reduce_scatter", site.where);
@@ -28,7 +28,7 @@ inline void reduce_scatter(const Communicator& comm, const host::Reducer& reduce
         return engine.reduce_scatter(reducer, op, full, shard, stream, call);
     });
 }
-inline void reduce_scatter_in_place(const Communicator& comm, const host::Reducer& reducer, ReduceOp op,
+inline void reduce_scatter_in_place(const Communicator& comm, ReduceOp op, const host::Reducer& reducer,
                                     host::Memory full, const Stream& stream, engine::CallSite site) {
     check_multiple(comm, "reduce_scatter_in_place", full.count, site.where);
     require_tree(comm, op, "reduce_scatter_in_place", site.where);
@@ -51,7 +51,7 @@ inline void reduce_scatter_in_place(const Communicator& comm, const host::Reduce
 template <class Full, class Shard>
 void reduce_scatter(const Communicator& comm, ReduceOp op, Full&& full, Shard&& shard, const Stream& stream = {},
                     engine::CallSite site = SourceLocation::current()) {
-    detail::reduce_scatter(comm, detail::reducer_in<Full, Shard>(), op, detail::verb_input(std::forward<Full>(full)),
+    detail::reduce_scatter(comm, op, detail::reducer_in<Full, Shard>(), detail::verb_input(std::forward<Full>(full)),
                            detail::verb_output(std::forward<Shard>(shard)), stream, site);
 }
 
@@ -61,7 +61,7 @@ void reduce_scatter(const Communicator& comm, ReduceOp op, Full&& full, Shard&& 
 template <class Full>
 void reduce_scatter_in_place(const Communicator& comm, ReduceOp op, Full&& full, const Stream& stream = {},
                              engine::CallSite site = SourceLocation::current()) {
-    detail::reduce_scatter_in_place(comm, detail::reducer_in<Full, Full>(), op,
+    detail::reduce_scatter_in_place(comm, op, detail::reducer_in<Full, Full>(),
                                     detail::verb_output(std::forward<Full>(full)), stream, site);
 }
 
