@@ -60,7 +60,7 @@ PLANTS = [
      "step/planted.hpp:2: a template's parameter is called Precision, expected a value"),
     ("floors", "include/shardkit/core/planted.hpp", "#include <shardkit/comm/verb.hpp>\n",
      "core/planted.hpp includes shardkit/comm/verb.hpp, but core/ stands above comm/"),
-    ("floors", "include/shardkit/backend/host/planted.hpp", "#include <shardkit/backend/self/engine.hpp>\n",
+    ("floors", "include/shardkit/backend/host/planted.hpp", "#include <shardkit/backend/self/communicator.hpp>\n",
      "but backend/host/ stands above backend/self/"),
     ("floors", "include/shardkit/plan/planted.hpp", "#include <shardkit/shardkit.hpp>\n",
      "but plan/ stands above the umbrella"),

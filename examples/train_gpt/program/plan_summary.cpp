@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/self/engine.hpp>
 #include <shardkit/core/exact_sum.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/mesh/device_mesh.hpp>

@@ -62,9 +62,8 @@ struct Signature {
     friend bool operator==(const Signature&, const Signature&) = default;
 };
 
-/// One call of a verb on one rank. The functions in comm/ make it, and the engine's member takes it as its last
-/// argument. An engine that compares calls reads the signature. An engine that only locates errors reads the caller's
-/// file and line, and may take a SourceLocation instead.
+/// One call of a verb on one rank. The functions in verbs/ make it, and the engine's member takes it as its last
+/// argument. An engine that compares calls reads the signature; all read the caller's file and line.
 struct Call {
     Signature signature{};
     std::size_t payload = 0;  ///< bytes of the whole buffer

@@ -66,7 +66,7 @@ struct RecentCall {
 struct ObservedCall {
     const Call& call;
     std::string_view axes;
-    const void* communicator;  ///< the engine's Communicator of the call
+    const void* communicator;  ///< the Communicator of the call
     const void* input;         ///< null if the verb works in place or has no input
     void* output;              ///< null if the verb has no output
 };

@@ -35,8 +35,6 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 using AllPrecisions = SHARDKIT_COMPILED_PRECISIONS;
 
-/// The core's engine: which one, is a value of each rank.
-
 class LossScaleOf final : public LossScale {
   public:
     explicit LossScaleOf(shardkit::LossScale scale) : core(std::move(scale)) {}

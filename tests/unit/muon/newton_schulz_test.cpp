@@ -10,7 +10,6 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include <shardkit/backend/self/engine.hpp>
 #include <shardkit/muon/host_products.hpp>
 #include <shardkit/muon/newton_schulz.hpp>
 

@@ -49,7 +49,7 @@ class DeviceMemory {
 /// One rank's end of a group of ranks, which an engine implements: self, threads, mpi, nccl, or your own. Elements
 /// are memory of so many elements of so many bytes, and a verb that adds is given a Reducer, so an engine has no
 /// templates. Communicator is the handle on it that verbs take; the contracts are those of the functions in
-/// comm/, which check sizes and ranks and log the call before.
+/// verbs/, which check sizes and ranks and log the call before.
 /// Order:   stream-ordered; a default stream's verb returns when the data is there or, where memory is a device's,
 ///          is given to the rank's compute stream. One thread uses it at a time.
 /// Errors:  CommError or PeerError, on every rank that the failure concerns

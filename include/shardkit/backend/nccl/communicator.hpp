@@ -40,7 +40,7 @@
 namespace shardkit::nccl {
 
 /// A rank's end of a group of GPUs, which its World outlives; used only by its rank's thread. The verbs' contracts
-/// are those of the functions in comm/, which also check the sizes; memory must be that of the World's GPU. A verb
+/// are those of the functions in verbs/, which also check the sizes; memory must be that of the World's GPU. A verb
 /// returns once NCCL has accepted it; the data moves when the stream reaches it. On one GPU, verbs run in the order
 /// in which they are given, whatever their streams, except that those on the stream of reductions run beside the
 /// others.

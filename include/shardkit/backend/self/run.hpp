@@ -23,7 +23,6 @@ void run(Mesh mesh, F&& f, RankOptions options = {}, SourceLocation where = Sour
 
 #ifndef SHARDKIT_COMPILED
 #include <shardkit/backend/self/communicator.hpp>
-#include <shardkit/backend/self/engine.hpp>
 
 namespace shardkit::self::detail SHARDKIT_FACE {
 SHARDKIT_CORE_INLINE void run_rank(const shardkit::detail::RankBody& body) {
