@@ -182,7 +182,8 @@ class Rank : detail::NotCopied {
     /// before the first Sharded is made. `shard_group` is as for communicator(). Local; every rank must adopt the
     /// same sets of axes.
     ///     rank.adopt(Axes<Dp>{}, communicator);
-    /// @throws std::invalid_argument unless it has as many ranks as the sub-mesh and this rank at the same place
+    /// @throws std::invalid_argument unless it has as many ranks as the sub-mesh and this rank at the same place, and
+    ///         where it is of this rank's world the same ranks
     Rank& adopt(const AxisNames& axes, const Communicator& adopted, std::size_t shard_group,
                 SourceLocation where = SourceLocation::current()) {
         return adopt(split_data(shard_group, where), axes, adopted, where);

@@ -56,7 +56,8 @@ class RankResources : NotCopied {
         made.push_back({std::move(members), split});
         return split;
     }
-    void adopt(const RankGroup& group, const Communicator& adopted, const std::string& label) {
+    void adopt(const RankGroup& group, const Communicator& adopted, const std::string& label, SourceLocation where) {
+        require_ranks(group, adopted, label, where);
         add_world();
         made.push_back({members_of(group), adopted.named(label)});
     }
@@ -83,6 +84,23 @@ class RankResources : NotCopied {
         std::vector<std::size_t> members(group.size());
         for (std::size_t i = 0; i < members.size(); ++i) { members[i] = group.member(i); }
         return members;
+    }
+    /// Checks that a communicator of the same journal, of which numbers of ranks mean the same, is over the group's.
+    void require_ranks(const RankGroup& group, const Communicator& adopted, const std::string& label,
+                       SourceLocation where) const {
+        const engine::CommunicatorLabel& own = world.label();
+        const engine::CommunicatorLabel& its = adopted.label();
+        if (&own.journal != &its.journal || own.members->empty() || its.members->empty()) { return; }
+        std::vector<std::size_t> expected = members_of(group);
+        for (std::size_t& member : expected) { member = (*own.members)[member]; }
+        if (*its.members == expected) { return; }
+        throw_invalid_argument(where, "adopt over ", label, ": the communicator is of the world's ranks ",
+                               listed(*its.members), ", expected ", listed(expected));
+    }
+    static std::string listed(const std::vector<std::size_t>& ranks) {
+        std::string text;
+        for (const std::size_t rank : ranks) { append(text, text.empty() ? "" : ", ", rank); }
+        return text;
     }
     void add_world() {
         if (!made.empty()) { return; }
@@ -152,7 +170,7 @@ SHARDKIT_CORE_INLINE Rank& Rank::adopt(const AxisGrid& grid, const AxisNames& ax
                                " ranks and this is its rank ", adopted.rank(), ", expected ", group.size(),
                                " ranks and rank ", group.index());
     }
-    resources_->adopt(group, adopted, label);
+    resources_->adopt(group, adopted, label, where);
     return *this;
 }
 

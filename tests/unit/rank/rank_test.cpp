@@ -331,7 +331,7 @@ TEST_CASE("Rank: an adopted communicator serves its sub-mesh, and no other is ma
     });
 }
 
-TEST_CASE("Rank: an adopted communicator of the wrong size or order is refused") {
+TEST_CASE("Rank: an adopted communicator of the wrong size, order or ranks is refused") {
     threads::run(DeviceMesh{4}, [](auto& rank) {
         const auto half = split(rank.world(), rank.rank() / 2, rank.rank(), "half");
         const std::string size = thrown_message<Refused>([&] { rank.adopt(Axes<Dp>{}, half); });
@@ -342,6 +342,13 @@ TEST_CASE("Rank: an adopted communicator of the wrong size or order is refused")
         const std::string order = thrown_message<Refused>([&] { rank.adopt(Axes<Dp>{}, reversed); });
         CHECK(order.find("this is its rank " + std::to_string(3 - rank.rank()) + ", expected 4 ranks and rank " +
                          std::to_string(rank.rank())) != std::string::npos);
+    });
+    threads::run(DeviceMesh<2, 2>{}, [](auto& rank) {  // dp is over ranks 0 and 2, and over 1 and 3
+        const std::size_t r = rank.rank();
+        const auto crossed = split(rank.world(), r == 0 || r == 3 ? 0 : 1, r, "crossed");
+        const std::string ranks = thrown_message<Refused>([&] { rank.adopt(Axes<Dp>{}, crossed); });
+        CHECK(ranks.find(std::string("adopt over dp: the communicator is of the world's ranks ") +
+                         (r == 0 || r == 3 ? "0, 3" : "1, 2") + ", expected " + (r % 2 == 0 ? "0, 2" : "1, 3")) == 0);
     });
 }
 
