@@ -37,14 +37,6 @@ class Event {
 };
 static_assert(sizeof(Event) == 16);  // in registers: windows and gradients hand on several
 
-/// The host's stream: runs work in the caller before the call returns, so that every event has already happened.
-struct InlineStream {
-    template <class Work>
-    static constexpr void submit(const Work& work) {
-        work();
-    }
-};
-
 namespace engine {
 
 /// Named ranges, under which a profiler shows the work that the host gave to streams. Ranges that are pushed are
@@ -158,7 +150,6 @@ class WorkQueue : shardkit::detail::NotCopied {
 class Stream {
   public:
     Stream() noexcept = default;
-    Stream(InlineStream /*same*/) noexcept {}  // implicit: a verb takes either
     explicit Stream(engine::WorkQueue& queue) noexcept : queue_(&queue) {}
 
     /// Returns whether work runs in the caller before the call returns.

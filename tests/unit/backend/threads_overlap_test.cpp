@@ -149,7 +149,7 @@ TEST_CASE(
 TEST_CASE("overlap: without it both streams are the rank's own thread") {
     threads::launch(2, [](const Comm& world) {
         expect(world.communication_stream().is_inline() && world.reduction_stream().is_inline(), "no threads");
-        barrier(world, InlineStream{});
+        barrier(world);
     });
     threads::run(DeviceMesh<2>{}, [](auto& rank) {
         expect(rank.communication_stream().is_inline() && rank.reduction_stream().is_inline(), "no threads");

@@ -45,7 +45,7 @@ double nonfinite_in(std::size_t size, std::size_t at, float value) {
     std::vector<T> gradient(size, static_cast<T>(1.0F));
     gradient[at] = static_cast<T>(value);
     sk::detail::NormSum into;
-    sk::detail::HostKernels::norm_partial(sk::InlineStream{}, std::span<const T>(gradient), 1.0, into);
+    sk::detail::HostKernels::norm_partial(sk::detail::InlineStream{}, std::span<const T>(gradient), 1.0, into);
     return static_cast<double>(into.nonfinite);
 }
 

@@ -10,8 +10,8 @@ namespace native_update_test {
 
 namespace {
 
-struct InlineKernels : shardkit::test::EnqueuedKernels<shardkit::InlineStream> {
-    using Stream = shardkit::InlineStream;
+struct InlineKernels : shardkit::test::EnqueuedKernels<shardkit::Stream> {
+    using Stream = shardkit::Stream;
 };
 
 }  // namespace

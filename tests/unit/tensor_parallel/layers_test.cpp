@@ -222,7 +222,7 @@ struct BackwardsKernels {
     static constexpr std::size_t row_workers = 32;
     static inline std::uint64_t launched = 0;
     template <class Work>
-    static void for_each_index(sk::InlineStream /*stream*/, std::uint64_t n, const Work& work) {
+    static void for_each_index(sk::Stream /*stream*/, std::uint64_t n, const Work& work) {
         launched = n;
         for (std::uint64_t i = n; i-- > 0;) { work(i); }
     }
@@ -257,13 +257,13 @@ void check_embedding_backward(std::size_t size, std::size_t row, std::size_t cou
         return std::vector<unsigned char>(bytes, bytes + values.size() * sizeof(T));
     };
     std::vector<T> rows(size * row, static_cast<T>(A{0.5}));
-    sk::tp::embed_backward<BackwardsKernels>(sk::InlineStream{}, std::span<const int>(ids), part,
+    sk::tp::embed_backward<BackwardsKernels>(sk::Stream{}, std::span<const int>(ids), part,
                                              std::span<const A>(d_output), std::span(rows));
     CHECK(bits(rows) == bits(expected));
     CHECK(BackwardsKernels::launched == std::bit_floor(std::min<std::size_t>(size, 4096)) * 32);
     std::vector<T> on_host(size * row, static_cast<T>(A{0.5}));
-    sk::tp::embed_backward<sk::test::EnqueuedKernels<sk::InlineStream>>(
-        sk::InlineStream{}, std::span<const int>(ids), part, std::span<const A>(d_output), std::span(on_host));
+    sk::tp::embed_backward<sk::test::EnqueuedKernels<sk::Stream>>(sk::Stream{}, std::span<const int>(ids), part,
+                                                                  std::span<const A>(d_output), std::span(on_host));
     CHECK(bits(on_host) == bits(expected));
 }
 

@@ -117,7 +117,7 @@ struct AnyKernels {
     template <class Kernel>
     static void run(const Stream& stream, const Kernel& kernel) {
         if (stream.on_device()) { return shardkit::detail::give_to_device(stream, kernel); }
-        stream.submit([kernel] { kernel.template on<detail::InlineKernels>(InlineStream{}); });
+        stream.submit([kernel] { kernel.template on<detail::InlineKernels>(shardkit::detail::InlineStream{}); });
     }
 };
 

@@ -31,6 +31,9 @@
 
 namespace shardkit::detail {
 
+/// Stands for a stream where loops run in the caller.
+struct InlineStream {};
+
 /// Element-wise and reduction loops in the caller's thread, on short vectors.
 /// Alignment: that of an element.   Cost: one pass over the spans; no allocation.
 /// An element's result depends on that element alone, not on its place in the span. Therefore shards give the same

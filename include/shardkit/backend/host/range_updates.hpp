@@ -34,17 +34,18 @@ struct RangeUpdates {
         for (auto& state : parts.states) { state = part(state); }
         parts.draws.element = range.element;
         parts.state_draws.element = range.element;
-        shardkit::detail::HostKernels::update(InlineStream{}, update, parts, where);
+        shardkit::detail::HostKernels::update(shardkit::detail::InlineStream{}, update, parts, where);
     }
     /// The same of elements that are all given.
     template <class Update, class Spans>
     static void update(const Update& update, const Spans& spans) {
-        shardkit::detail::HostKernels::update(InlineStream{}, update, spans);
+        shardkit::detail::HostKernels::update(shardkit::detail::InlineStream{}, update, spans);
     }
     // Those of a HostConversions.
     template <class From, class To>
     static void convert(const void* from, void* to, std::size_t count) {
-        shardkit::detail::HostKernels::convert(InlineStream{}, std::span(static_cast<const From*>(from), count),
+        shardkit::detail::HostKernels::convert(shardkit::detail::InlineStream{},
+                                               std::span(static_cast<const From*>(from), count),
                                                std::span(static_cast<To*>(to), count));
     }
     template <class T>
@@ -98,8 +99,8 @@ struct InlineKernels : shardkit::detail::HostKernels {
     /// *skip is not 0. Where codes are gathered, it begins them too.
     template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
               rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
-    static void update(InlineStream, std::span<const rules::UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip,
+    static void update(shardkit::detail::InlineStream, std::span<const rules::UpdateRange> ranges,
+                       const Update* updates, const std::uint32_t* skip,
                        const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
         if constexpr (!shardkit::detail::is_coded<Gather>) {

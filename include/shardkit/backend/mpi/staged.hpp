@@ -147,7 +147,8 @@ struct Staged {
         with_element(of, [&](auto read) {
             with_element(into, [&](auto written) {
                 shardkit::detail::HostKernels::convert(
-                    InlineStream{}, std::span(reinterpret_cast<const decltype(read)*>(from.at), from.count),
+                    shardkit::detail::InlineStream{},
+                    std::span(reinterpret_cast<const decltype(read)*>(from.at), from.count),
                     std::span(reinterpret_cast<decltype(written)*>(to.at), to.count));
             });
         });

@@ -11,8 +11,8 @@ namespace coded_update_test {
 
 namespace {
 
-struct HostKernels : shardkit::test::EnqueuedKernels<shardkit::InlineStream> {
-    using Stream = shardkit::InlineStream;
+struct HostKernels : shardkit::test::EnqueuedKernels<shardkit::Stream> {
+    using Stream = shardkit::Stream;
 };
 
 }  // namespace

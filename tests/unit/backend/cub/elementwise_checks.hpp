@@ -49,7 +49,8 @@ void check_convert(M& machine) {
             machine.clear();
             const std::vector<From> values = hard_elements<From>(size, 5);
             std::vector<To> expected(size);
-            detail::HostKernels::convert(InlineStream{}, std::span<const From>(values), std::span<To>(expected));
+            detail::HostKernels::convert(shardkit::detail::InlineStream{}, std::span<const From>(values),
+                                         std::span<To>(expected));
             const auto from = array(machine, values, at[0]);
             const auto to = array(machine, std::vector<To>(size), at[1]);
             M::Kernels::convert(machine.stream(), from.view(), to.span());
@@ -70,7 +71,7 @@ void check_convert_rows(M& machine) {
                 const std::vector<From> values = hard_elements<From>(rows * stride, 5);
                 std::vector<To> expected(rows * columns);
                 for (std::size_t row = 0; row < rows; ++row) {
-                    detail::HostKernels::convert(InlineStream{},
+                    detail::HostKernels::convert(shardkit::detail::InlineStream{},
                                                  std::span<const From>(values).subspan(row * stride, columns),
                                                  std::span<To>(expected).subspan(row * columns, columns));
                 }
@@ -92,7 +93,7 @@ void check_accumulate(M& machine) {
             std::vector<Sum> expected = random_elements<Sum>(size, 7);
             const auto addend = array(machine, values, at[0]);
             const auto total = array(machine, expected, at[1]);
-            detail::HostKernels::accumulate(InlineStream{}, std::span<const Addend>(values),
+            detail::HostKernels::accumulate(shardkit::detail::InlineStream{}, std::span<const Addend>(values),
                                             std::span<Sum>(expected));
             M::Kernels::accumulate(machine.stream(), addend.view(), total.span());
             CHECK(same_bits(total.values(), expected));

@@ -57,8 +57,8 @@ template <class T>
 NormTotal norm_on_host(const std::vector<T>& values, const std::vector<IndexRange>& segments, double scale) {
     std::vector<double> into = travelling();
     const auto pieces = norm_pieces(std::span<const T>(values), segments);
-    test::EnqueuedKernels<InlineStream>::norm_partial(InlineStream{}, std::span<const engine::NormPiece<T>>(pieces),
-                                                      positions_of(pieces), &scale, into.data());
+    test::EnqueuedKernels<shardkit::Stream>::norm_partial(
+        shardkit::Stream{}, std::span<const engine::NormPiece<T>>(pieces), positions_of(pieces), &scale, into.data());
     return total_of(into);
 }
 

@@ -160,7 +160,7 @@ void check_update_as_host(M& machine, const Case& optimizer) {
             if constexpr (std::is_same_v<Master, Gather>) { there.gathered = here.gathered = {}; }
             M::Kernels::update(machine.stream(), runs_there.view(), updates_there.view().data(),
                                skip_there.view().data(), there);
-            test::EnqueuedKernels<InlineStream>::update(InlineStream{}, runs, updates.data(), &skip, here);
+            test::EnqueuedKernels<shardkit::Stream>::update(shardkit::Stream{}, runs, updates.data(), &skip, here);
             arrays.check_equal(data);
         }
     }

@@ -51,8 +51,8 @@ struct BatchedKernels : test::EnqueuedKernels<S> {
                                batch.end - batch.begin == 3 * batch.entries.size();
             if (!right) { std::abort(); }
             for (const auto& entry : batch.entries) {
-                test::EnqueuedKernels<InlineStream>::update(InlineStream{}, entry.ranges, entry.updates, entry.skip,
-                                                            entry.spans);
+                test::EnqueuedKernels<shardkit::Stream>::update(shardkit::Stream{}, entry.ranges, entry.updates,
+                                                                entry.skip, entry.spans);
             }
         });
     }

@@ -181,7 +181,7 @@ TEST_CASE_TEMPLATE("accumulate_pair: adds the two and then the total", Addend, f
 TEST_CASE("convert, accumulate: sizes that disagree are named") {
     const std::vector<float> source(5);
     std::vector<double> target(3);
-    using Kernels = sk::test::EnqueuedKernels<sk::InlineStream>;
+    using Kernels = sk::test::EnqueuedKernels<sk::Stream>;
     CHECK_INVALID_ARGUMENT(Kernels::convert({}, std::span<const float>(source), std::span<double>(target)),
                            "HostKernels::convert: to has 3 elements, expected 5");
     CHECK_INVALID_ARGUMENT(Kernels::accumulate({}, std::span<const float>(source), std::span<double>(target)),

@@ -26,32 +26,32 @@ struct EnqueuedKernels {
 
     template <Element T>
     static void fill(const S& stream, std::span<T> to, std::type_identity_t<T> value) {
-        stream.submit([=] { Loops::fill(InlineStream{}, to, value); });
+        stream.submit([=] { Loops::fill(shardkit::detail::InlineStream{}, to, value); });
     }
     template <FloatingElement From, FloatingElement To>
     static void convert(const S& stream, std::span<const From> from, std::span<To> to,
                         SourceLocation where = SourceLocation::current()) {
-        stream.submit([=] { Loops::convert(InlineStream{}, from, to, where); });
+        stream.submit([=] { Loops::convert(shardkit::detail::InlineStream{}, from, to, where); });
     }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total,
                            SourceLocation where = SourceLocation::current()) {
-        stream.submit([=] { Loops::accumulate(InlineStream{}, addend, total, where); });
+        stream.submit([=] { Loops::accumulate(shardkit::detail::InlineStream{}, addend, total, where); });
     }
     template <FloatingElement Addend, FloatingElement Sum>
     requires(std::same_as<Sum, Arithmetic<Sum>>) static void accumulate_pair(
         const S& stream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
         SourceLocation where = SourceLocation::current()) {
-        stream.submit([=] { Loops::accumulate_pair(InlineStream{}, addend, other, total, where); });
+        stream.submit([=] { Loops::accumulate_pair(shardkit::detail::InlineStream{}, addend, other, total, where); });
     }
 
     template <Element T>
     static void pack(const S& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        stream.submit([=] { Loops::pack(InlineStream{}, table, flat); });
+        stream.submit([=] { Loops::pack(shardkit::detail::InlineStream{}, table, flat); });
     }
     template <Element T>
     static void unpack(const S& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        stream.submit([=] { Loops::unpack(InlineStream{}, table, flat); });
+        stream.submit([=] { Loops::unpack(shardkit::detail::InlineStream{}, table, flat); });
     }
 
     template <class T>
@@ -71,13 +71,13 @@ struct EnqueuedKernels {
 
     template <class Work>
     static void for_each_index(const S& stream, std::uint64_t n, const Work& work) {
-        stream.submit([=] { Loops::for_each_index(InlineStream{}, n, work); });
+        stream.submit([=] { Loops::for_each_index(shardkit::detail::InlineStream{}, n, work); });
     }
 
     template <FloatingElement T>
     static void norm_partial(const S& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
                              const double* scale, double* into) {
-        stream.submit([=] { Loops::norm_partial(InlineStream{}, pieces, positions, scale, into); });
+        stream.submit([=] { Loops::norm_partial(shardkit::detail::InlineStream{}, pieces, positions, scale, into); });
     }
     template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
               rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
@@ -85,7 +85,7 @@ struct EnqueuedKernels {
                        const std::uint32_t* skip,
                        const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
                        SourceLocation where = SourceLocation::current()) {
-        stream.submit([=] { Loops::update(InlineStream{}, ranges, updates, skip, spans, where); });
+        stream.submit([=] { Loops::update(shardkit::detail::InlineStream{}, ranges, updates, skip, spans, where); });
     }
 };
 

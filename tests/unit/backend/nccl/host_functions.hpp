@@ -83,7 +83,7 @@ struct Kernels : shardkit::test::BatchedKernels<LaunchedStream> {
                              std::size_t columns) {
         stream.submit([=] {
             for (std::size_t row = 0; row < to.size() / columns; ++row) {
-                shardkit::detail::HostKernels::convert(shardkit::InlineStream{},
+                shardkit::detail::HostKernels::convert(shardkit::detail::InlineStream{},
                                                        std::span<const From>(from + row * stride, columns),
                                                        to.subspan(row * columns, columns));
             }
