@@ -135,7 +135,14 @@ class State {
             const auto progress = detail::Access::progress(optimizer, where);
             std::size_t next = 0;
             for (const auto& of : detail::Access::held(optimizer, where)) {
-                while (!groups[number]->is(*of.group)) { number = (number + 1) % groups.size(); }
+                for (std::size_t tried = 0; !groups[number]->is(*of.group); number = (number + 1) % groups.size()) {
+                    if (tried++ < groups.size()) { continue; }
+                    throw_usage_error(
+                        where, "checkpoint::State: '", of.group->path(),
+                        "' is no group of the model, and the optimizer that has it was assigned to since "
+                        "the State was made: expected an optimizer of groups of the model, or a State "
+                        "that is made anew");
+                }
                 groups[number]->list(of);
                 state.progress.push_back({number, progress[next++]});
             }

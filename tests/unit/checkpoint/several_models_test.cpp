@@ -160,6 +160,13 @@ TEST_CASE("a state takes an optimizer of its own groups, and one for each group"
         CHECK_THROWS_WITH_AS(trainer.state.add(again),
                              doctest::Contains("'first' of the optimizer is another optimizer's too"),
                              std::invalid_argument);
+        const State assigned{trainer.firsts, trainer.adamw};
+        trainer.adamw = sk::AdamW(trainer.seconds);
+        const temporary_folder::Folder folder;
+        CHECK_THROWS_WITH_AS(
+            sk::checkpoint::save(rank, folder.path(), 1, assigned),
+            doctest::Contains("'second' is no group of the model, and the optimizer that has it was assigned to"),
+            sk::UsageError);
     });
 }
 
