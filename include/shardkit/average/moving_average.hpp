@@ -135,8 +135,7 @@ class MovingAverage {
     /// average = decay * average + (1 - decay) * weights, of every element, frozen ones too. The weights are the
     /// masters where the model keeps some. Copies them with a decay of 0.
     /// Order:   stream-ordered behind the optimizer's step. Ranks compare the decay with the next call of the
-    /// average's
-    ///          groups
+    ///          average's groups
     /// @throws  std::invalid_argument for a decay outside [0, 1]; UsageError while a window of the average is open,
     ///          where values are half written, or where a load has read weights of the model and not their average,
     ///          unless the decay is 0: nothing has changed then

@@ -160,7 +160,7 @@ namespace shardkit SHARDKIT_BUILD {
 /// Memory:  one number for each row and each column of a matrix, and for each element of a vector, on every rank; and
 ///          one group's elements in the master's arithmetic type
 /// Cost:    three passes over the gradients, and two sums over the world of as many doubles as there are rows and
-/// columns
+///          columns
 class Adafactor : public rules::FactoredOptimizer<rules::AdafactorRule> {
   public:
     using FactoredOptimizer::FactoredOptimizer;

@@ -39,8 +39,7 @@ namespace shardkit::detail {
 /// The steps of a MatrixRule's groups that are updated in arithmetic A. They are the acts on batches of
 /// machine/batch_steps.hpp, in their order or in that of a schedule that leads.
 /// Memory:  up to three slots of pieces and of whole matrices, the largest matrix of the rank once more, and what the
-/// rule
-///          works in
+///          rule works in
 template <class Rule, std::floating_point A>
 class MatrixLaunches {
     using Listed = TrainedGroup<AnyRule>;
@@ -64,7 +63,7 @@ class MatrixLaunches {
 
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
-    /// rest
+    ///          rest
     void prepare(Rank& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (listed_.empty()) { return; }
         for (const Listed& each : listed_) {

@@ -202,8 +202,7 @@ class Muon : private detail::MuonParts, public CombinedOptimizer {
   public:
     /// With a library of products: CblasProducts, gpu::CublasProducts or one of your own.
     /// @throws as MatrixOptimizer; std::invalid_argument for a ParamGroup that gives what its parameters' optimizer
-    /// does
-    ///         not have
+    ///         does not have
     template <class Products>
     requires(rules::MatrixProducts<Products, Stream, float>&& rules::MatrixProducts<Products, Stream, double>)
         Muon(const Model& model, const Products& products, const MuonOptions& options = {},

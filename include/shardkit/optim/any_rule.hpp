@@ -149,7 +149,6 @@ struct AnyRule {
     using Progress = AnyProgress;
     template <class>
     using Update = AnyRuleUpdate;
-    static constexpr std::array<std::string_view, AnyRuleUpdate::most_states> state_names{"0", "1", "2", "3"};
 
     static std::string name_of(const Options& options) { return options.rule->name(options); }
     static std::string_view state_name(const Options& options, std::size_t s) { return options.rule->state_name(s); }

@@ -77,8 +77,7 @@ class ElementOptimizer : public RuleOptimizer<OptionsType> {
 
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
-    /// or
-    ///         two groups with one path
+    ///         or two groups with one path
     explicit ElementOptimizer(const Model& model, OptionsType options = {}, std::vector<ParamGroup> param_groups = {},
                               SourceLocation where = SourceLocation::current())
         : ElementOptimizer(model, states_in<StateFormat::full>, options, std::move(param_groups), where) {}
@@ -144,8 +143,7 @@ class SGD : public detail::ElementOptimizer<SgdOptions, detail::CoreFunctions<ru
 ///     Lion optimizer{model, {.learning_rate = 1e-4, .weight_decay = 0.1}};
 /// Memory:  one state in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-/// Every element moves by the learning rate, so clipping acts on the momentum
-/// alone.
+/// Every element moves by the learning rate, so clipping acts on the momentum alone.
 class Lion : public detail::ElementOptimizer<LionOptions, detail::CoreFunctions<rules::LionRule>> {
   public:
     using ElementOptimizer::ElementOptimizer;

@@ -41,7 +41,7 @@ namespace shardkit::detail {
 
 /// What an optimizer keeps for one group on one rank, and the group's update: states over the elements that this rank
 /// updates, and a table of which elements take which update of the optimizer's. Compiled once for all groups.
-/// `Rule`: an OptimizerRule.
+/// `Rule`: AnyRule.
 template <class Rule>
 class GroupOptimizer {
   public:
@@ -194,9 +194,7 @@ GroupOptimizer<Rule>::GroupOptimizer(Rank& rank, const GroupGeometry& group, con
         any = any || is;
     }
     if (!any) { return; }
-    if constexpr (requires { Rule::beginning(options, group.arithmetic()); }) {
-        beginning_ = Rule::beginning(options, group.arithmetic());
-    }
+    beginning_ = Rule::beginning(options, group.arithmetic());
     states_used_ = Rule::state_count(options);
     if (!takes_states<Rule>(options, states_used_)) {
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
@@ -212,11 +210,7 @@ GroupOptimizer<Rule>::GroupOptimizer(Rank& rank, const GroupGeometry& group, con
     seed.add(group.path);
     state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
-        if constexpr (requires { Rule::state_name(options, s); }) {
-            states_.emplace_back(rank, kind_, group.arithmetic(), group, Rule::state_name(options, s));
-        } else {
-            states_.emplace_back(rank, kind_, group.arithmetic(), group, Rule::state_names[s]);
-        }
+        states_.emplace_back(rank, kind_, group.arithmetic(), group, Rule::state_name(options, s));
     }
     for (const auto& state : states_) { state_spans_.push_back(state.span()); }
     if (!group.offloads()) { return; }

@@ -21,19 +21,18 @@
 
 namespace shardkit::rules {
 
-/// A rule says what one optimizer is, beside what all share; a struct per optimizer, AdamWRule for example:
+/// A rule says what one optimizer is, beside what all share; a struct per optimizer, AdamWRule for example.
 ///   Options       hyper-parameters, with learning_rate and weight_decay
 ///   ranges        an array of OptionRange: what each of them may be, also in the arithmetic of the updates; with it
-///   a
-///                 `name`, which refusals begin with. What a range cannot say validate(options, where) refuses; a
+///                 a `name`, which refusals begin with. What a range cannot say validate(options, where) refuses; a
 ///                 rule has one of the two or both
 ///   state_names   array of the states' names, of which the first state_count(options) exist with these options
 ///   Progress      what advances with a group's steps: `steps`, and running products, say
 ///   advance(progress, options)           counts one step
 ///   Update<A>     one element's step in float or double, see UpdateOf
 ///   update<A>(progress, options, scale)  makes it; `scale` is everything that multiplies the raw gradient
-///   products      where Progress has more than `steps`: an array of ProgressProduct, by which checkpoints know the
-///   rest
+///   products      where Progress has more than `steps`: an array of ProgressProduct, by which checkpoints know
+///                 the rest
 /// Options, Progress and Update<A> are trivially copyable: they lie in the engine's memory. advance and update are
 /// constexpr: they run where the kernels do.
 template <class R>
