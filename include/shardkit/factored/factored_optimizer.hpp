@@ -25,8 +25,7 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// An optimizer of a FactoredRule: Adafactor, or one with a rule of your own.
 /// Order:   a step is collective over the world, with one sum of all parameters' numbers for each pass
 /// Memory:  what the rule keeps and its sums on every rank, the directions of the largest group, and the rule's
-/// states
-///          for the elements that this rank updates; `bytes_of_passes` says how much beside those
+///          states for the elements that this rank updates; `bytes_of_passes` says how much beside those
 template <class Rule>
 class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
     static_assert(
@@ -50,7 +49,10 @@ class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
 
     /// The bytes of this rank's buffers for what is kept, the sums and the directions. They come on top of a
     /// planner::MemoryPlan, as planner::FactoredPlan says.
-    std::size_t bytes_of_passes() { return this->bytes_beside_states(); }
+    /// @throws UsageError when it was moved from
+    std::size_t bytes_of_passes(SourceLocation where = SourceLocation::current()) {
+        return this->bytes_beside_states(where);
+    }
 };
 
 }  // namespace shardkit::rules SHARDKIT_BUILD

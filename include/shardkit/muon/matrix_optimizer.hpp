@@ -67,7 +67,10 @@ class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
 
     /// The bytes of this rank's buffers for whole matrices: those that they travel through, those that the rule works
     /// in and what it keeps of matrices that the rank owns. They come on top of a planner::MemoryPlan.
-    std::size_t bytes_of_exchange() { return this->bytes_beside_states(); }
+    /// @throws UsageError when it was moved from
+    std::size_t bytes_of_exchange(SourceLocation where = SourceLocation::current()) {
+        return this->bytes_beside_states(where);
+    }
 
   private:
     using Launched = detail::LaunchedGroups<detail::AnyRule, detail::MatrixLaunches<Rule, float>,

@@ -27,10 +27,9 @@ namespace shardkit SHARDKIT_BUILD {
 ///     CombinedOptimizer optimizer{model, {lion, adamw}};
 /// An optimizer may be that of some of the groups as well. Learning rates and options are set in the parts;
 /// set_learning_rate_factor is of all of them. The parts
-/// outlive it and stay where they are; so does a class that has it as a member.
+/// outlive it and stay where they are, which a step refuses otherwise; so does a class that has it as a member.
 /// Memory:  nothing of its own. Of a group that has parameters of several parts, each part has states for all
-/// elements
-///          that the rank updates
+///          elements that the rank updates
 /// Cost:    of a step: two small launches for each part, and one pass over a group's elements for each part that has
 ///          parameters of it
 class CombinedOptimizer : public Optimizer {
@@ -83,6 +82,19 @@ class CombinedOptimizer : public Optimizer {
         detail::StatementsHandle choices;
     };
 
+    void require_here(SourceLocation where) const override {
+        Optimizer::require_here(where);
+        for (std::size_t p = 0; p < parts_.size(); ++p) {
+            const Optimizer& part = parts_[p];
+            if (part.identity_ == identities_[p] && !detail::Access::moved_from(part.model_)) {
+                part.require_here(where);
+                continue;
+            }
+            throw_usage_error(where, "CombinedOptimizer: part ", p,
+                              " was moved from or assigned to since it was made one; expected parts that stay where "
+                              "they are: make the CombinedOptimizer anew");
+        }
+    }
     [[noreturn]] static void refuse(SourceLocation where, const char* verb) {
         throw_usage_error(where, "CombinedOptimizer: ", verb, " of several optimizers; expected that of a part");
     }
@@ -138,6 +150,7 @@ class CombinedOptimizer : public Optimizer {
     /// Takes in part number `p`. `updaters`: the part that updates each parameter of each group.
     void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where) {
         Optimizer& part = parts_[p];
+        identities_.push_back(part.identity_);
         const detail::List<detail::List<char>> its = part.updated(where);
         std::size_t n = 0;
         for (const detail::Group& group : detail::Access::each(part.model(), where)) {
@@ -183,6 +196,7 @@ class CombinedOptimizer : public Optimizer {
     }
 
     std::vector<std::reference_wrapper<Optimizer>> parts_;
+    std::vector<std::uint64_t> identities_;  // of them
     std::vector<OfGroup> groups_;
     std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
 };

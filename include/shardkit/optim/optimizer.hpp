@@ -13,6 +13,7 @@
 
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
@@ -151,7 +152,7 @@ class Optimizer : private detail::BackwardUpdates {
         if (left_out_.empty()) { left_out_ = std::move(parameter); }
     }
     /// @throws UsageError when it was moved from
-    void require_here(SourceLocation where) const;
+    virtual void require_here(SourceLocation where) const;
     /// @throws UsageError, which names `verb`, for that or during a step in backward, whose groups share the numbers
     void require_between_steps(std::string_view verb, SourceLocation where) const {
         require_here(where);
@@ -240,7 +241,8 @@ class Optimizer : private detail::BackwardUpdates {
     }
 
     Model model_;
-    std::string left_out_;  // the first parameter that is another optimizer's
+    std::uint64_t identity_ = detail::new_identity();  // moves with what it is of
+    std::string left_out_;                             // the first parameter that is another optimizer's
     struct Backward {
         detail::StatementHash stated;
         double divisor;
@@ -314,6 +316,7 @@ inline void Optimizer::check_model(const Model& gradients, SourceLocation where)
 }
 
 inline void Optimizer::check_step(const Model& gradients, schedule::Act first, SourceLocation where) const {
+    require_here(where);
     if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
     bool expected = false;
     for (detail::Group& group : detail::Access::each(model_, where)) {

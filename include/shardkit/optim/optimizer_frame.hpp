@@ -48,16 +48,14 @@ std::unique_ptr<OptimizerGroups<Rule>> any_groups() {
 }
 
 /// What all rules' optimizers share: states (one buffer per state and group, over the elements that this rank
-/// updates), parameter groups and each step's updates. `Rule`: an AnyRule where it can be, so that it is compiled
-/// once.
+/// updates), parameter groups and each step's updates. `Rule`: AnyRule, so that it is compiled once.
 template <class Rule>
 class OptimizerFrame : public Optimizer {
   public:
     using Options = typename Rule::Options;
 
     /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
-    /// or
-    ///         two groups with one path
+    ///         or two groups with one path
     /// @param groups  what is to have the model's groups
     OptimizerFrame(const Model& model, const Options& options, std::vector<ParamGroup> param_groups,
                    SourceLocation where, std::unique_ptr<OptimizerGroups<Rule>> groups = any_groups<Rule>());
@@ -95,7 +93,10 @@ class OptimizerFrame : public Optimizer {
 
   protected:
     /// The bytes of this rank's buffers beside states.
-    std::size_t bytes_beside_states() const { return groups_->bytes(); }
+    std::size_t bytes_beside_states(SourceLocation where) const {
+        this->require_here(where);
+        return groups_->bytes();
+    }
 
   private:
     /// f(group, its GroupOptimizer, the table with its progress) for every group, in order.

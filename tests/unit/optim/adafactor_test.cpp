@@ -313,6 +313,8 @@ TEST_CASE("the plan of the passes has the bytes and the traffic of an optimizer 
             bytes[rank.rank()] = training.optimizer.bytes_of_passes();
             training.optimizer.step(std::move(reduced));
             logs[rank.rank()] = rank.traffic();
+            const sk::Adafactor moved_to = std::move(training.optimizer);
+            CHECK_THROWS_AS(training.optimizer.bytes_of_passes(), sk::UsageError);
         });
         CHECK(plan.bytes() == sk::ByteCount(*std::max_element(bytes.begin(), bytes.end())));
         // 2 of 6 + 8, 5, 2 (3 + 4) and 7 + 1 numbers, in double.

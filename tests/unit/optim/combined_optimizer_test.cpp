@@ -253,6 +253,30 @@ TEST_CASE("combined optimizers: what none or two update, and a part that steps a
     });
 }
 
+TEST_CASE(
+    "combined optimizers: a part that was moved from or assigned to is refused before a step changes anything") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        Trainer trainer(rank);
+        const auto refused = [](std::string part) {
+            return "CombinedOptimizer: part " + part +
+                   " was moved from or assigned to since it was made one; expected parts that stay where they are: "
+                   "make "
+                   "the CombinedOptimizer anew";
+        };
+        auto accumulation = trainer.accumulated(1);
+        sk::Lion away = std::move(trainer.lion);
+        CHECK_USAGE_ERROR(trainer.optimizer.step(std::move(accumulation)), refused("0"));
+        trainer.lion = std::move(away);
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        away = sk::Lion(trainer.model, lion_options);  // of the biases too
+        std::swap(away, trainer.lion);
+        CHECK_USAGE_ERROR(trainer.optimizer.step(std::move(reduced)), refused("0"));
+        std::swap(away, trainer.lion);
+        trainer.optimizer.step(std::move(reduced));
+        CHECK(apart(trainer.values(), by_hand({1}, not_finite)) < 1e-12);
+    });
+}
+
 TEST_CASE("combined optimizers: a factor of their learning rates is that of every part, or of none") {
     sk::threads::run(Flat{2}, [](auto& rank) {
         Trainer by_factor(rank);
