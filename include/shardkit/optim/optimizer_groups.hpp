@@ -6,12 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/begin_step.hpp>
@@ -22,11 +20,9 @@
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/precision.hpp>
-#include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_memory.hpp>
-#include <shardkit/verbs/communicator.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
