@@ -45,7 +45,7 @@ template <class V>
 inline constexpr ElementType type_in = element_type_of<ElementIn<V>>;
 /// Returns how a verb adds elements of one such type to elements of another.
 template <class Input, class Output>
-const host::Reducer& reducer_in() noexcept {
+const host::detail::Reducer& reducer_in() noexcept {
     return host::detail::reducer<ElementIn<Input>, ElementIn<Output>>();
 }
 /// Says in one sentence that a verb's input and output have elements of one type.

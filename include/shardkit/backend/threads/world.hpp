@@ -24,6 +24,7 @@
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/stream.hpp>
+#include <shardkit/comm/streams.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
