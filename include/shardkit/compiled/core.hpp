@@ -140,7 +140,7 @@ class OptimizerRef final : public AnyOptimizer<RuleOptimizer> {
     using Options = typename Core::Options;
 
   public:
-    explicit OptimizerRef(Core& core) noexcept : core_(core) {}
+    explicit OptimizerRef(Core& core) noexcept : core_(core) { combined = true; }
     explicit OptimizerRef(std::unique_ptr<Core> core) noexcept : owned_(std::move(core)), core_(*owned_) {}
     Core& core() noexcept override { return core_; }
     shardkit::detail::AnyOptions options() const override { return {nullptr, core_.options()}; }

@@ -73,7 +73,9 @@ Optimizer* combine(const Model& groups, std::span<Optimizer* const> parts, Sourc
     };
     std::vector<std::reference_wrapper<shardkit::Optimizer>> listed;
     for (Optimizer* const part : parts) { listed.emplace_back(core_of(*part)); }
-    return new Made(groups, std::move(listed), where);
+    Optimizer* const made = new Made(groups, std::move(listed), where);
+    for (Optimizer* const part : parts) { part->combined = true; }
+    return made;
 }
 class MuonOf final : public AnyOptimizer<Muon> {
     using Core = shardkit::Muon;

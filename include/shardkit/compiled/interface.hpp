@@ -188,6 +188,8 @@ struct StepFacts {
 };
 class Optimizer : public Object {
   public:
+    bool combined = false;  ///< whether another optimizer refers to it, so that nothing can take its place
+
     virtual GlobalNorm step(Accumulation& accumulation, const StepFacts& options, SourceLocation where) = 0;
     /// A step of reduced gradients, which it ends; null `coefficient`: not clipped.
     virtual void step(Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where) = 0;

@@ -77,7 +77,17 @@ class Optimizer {
   protected:
     Optimizer(const Model& model, compiled::Optimizer* made) : model_(model), optimizer_(made) {}
     Optimizer(Optimizer&&) noexcept = default;
-    Optimizer& operator=(Optimizer&&) noexcept = default;
+    /// @throws UsageError where another optimizer has this one as its part
+    Optimizer& operator=(Optimizer&& other) {
+        if (optimizer_.get() != nullptr && optimizer_->combined) {
+            compiled::refuse_use({},
+                                 "an optimizer that is part of a combined one was assigned to: the combined one "
+                                 "would go on with what was there; make both anew");
+        }
+        model_ = std::move(other.model_);
+        optimizer_ = std::move(other.optimizer_);
+        return *this;
+    }
 
   private:
     static compiled::StepFacts facts(const StepOptions& options) noexcept {
