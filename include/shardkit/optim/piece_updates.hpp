@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include <shardkit/core/block8.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/kernels/update.hpp>
@@ -27,7 +28,7 @@
 
 // Updates of offloaded groups with a rule that is a value, piece by piece.
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Returns a group's update without the gradient, which may lie in a leased buffer. What it reads of the step lies in
 /// the engine's memory or on the host.
@@ -310,4 +311,4 @@ inline void make_host_calls(std::span<const TrainedGroup<AnyRule>> groups, Rank&
     }
 }
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD
