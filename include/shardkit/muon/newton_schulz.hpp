@@ -247,7 +247,7 @@ struct NewtonSchulzScratch {
     constexpr explicit NewtonSchulzScratch(rules::MatrixExtents extents) noexcept
         : square(in_packs(extents.shorter() * extents.shorter())),
           sums(SumSquares<A>::sums_of(extents.numel())),
-          matrix(in_packs(std::max(2 * square, sizeof(double) / sizeof(A) * (sums + (folds() ? folded_sums : 0))))) {}
+          matrix(in_packs(std::max(2 * square, (sums + (folds() ? folded_sums : 0)) * sizeof(double) / sizeof(A)))) {}
     constexpr bool folds() const noexcept { return sums > folded_sums; }
 
   private:

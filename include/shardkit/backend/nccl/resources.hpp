@@ -73,11 +73,11 @@ struct Resources {
     /// Returns the stream of reductions: communication, if they have none of their own.
     gpu::TimelineRef reductions() noexcept { return reduction ? reduction->ref() : communication.ref(); }
     /// Returns whether verbs on `stream` run beside all others.
-    bool runs_beside(const Stream& stream) noexcept {
+    bool runs_beside(const gpu::TimelineRef& stream) noexcept {
         return reduction && stream.native() == reduction->ref().native();
     }
     /// Returns the staging memory that verbs on that stream use in turn.
-    std::span<std::byte> staging_of(const Stream& stream) noexcept {
+    std::span<std::byte> staging_of(const gpu::TimelineRef& stream) noexcept {
         return (runs_beside(stream) ? reduction_staging : staging).span();
     }
 

@@ -85,7 +85,10 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
 /// @throws CommError
 inline void separate_reductions(World& world, Group& group, SourceLocation where) {
     const auto streams = world.streams();
-    if (!world.runs_beside(streams.reduction) || group.size == 1 || group.reductions != nullptr) { return; }
+    if (!world.runs_beside(gpu::TimelineRef(streams.reduction, where)) || group.size == 1 ||
+        group.reductions != nullptr) {
+        return;
+    }
     constexpr std::string_view doing = "the communicator for reductions";
     world.require_usable(doing, where);
     const gpu::detail::DeviceGuard guard(world.device(), where);

@@ -202,9 +202,11 @@ class World final : public detail::Connections {
     }
 
     /// Returns whether verbs on that stream run beside all others.
-    bool runs_beside(const Stream& stream) const noexcept { return resources_->runs_beside(stream); }
+    bool runs_beside(const gpu::TimelineRef& stream) const noexcept { return resources_->runs_beside(stream); }
     /// Returns scratch memory of the device for verbs on that stream, used in the order in which they are given.
-    std::span<std::byte> staging(const Stream& stream) const noexcept { return resources_->staging_of(stream); }
+    std::span<std::byte> staging(const gpu::TimelineRef& stream) const noexcept {
+        return resources_->staging_of(stream);
+    }
     /// Lets the staging memory of the stream of reductions grow to `bytes`, at most Options::most_staging_bytes. All
     /// ranks must give the same bytes. The host waits for all streams where it grows.
     /// @throws gpu::OutOfMemory; CommError
