@@ -300,22 +300,22 @@ SUMMANDS = "shardkit/backend/host/summands.hpp"
 BLOCKS = "shardkit/backend/host/rank_order_reduction.hpp"
 COMBINED = "shardkit/backend/cub/combine.hpp"
 TREE = [
-    (SUMMANDS, "the left half of each level lost", "add_tree<half>(sum, summands, first, offset);", "static_cast<void>(first);"),
-    (SUMMANDS, "the right half of each level lost", "add_tree<half>(right, summands, first + half, offset);",
+    (SUMMANDS, "the left half of each level lost", "add_tree<half, In>(sum, operands, first, offset);", "static_cast<void>(first);"),
+    (SUMMANDS, "the right half of each level lost", "add_tree<half, In>(right, operands, first + half, offset);",
      "static_cast<void>(first);"),
     (SUMMANDS, "the halves not joined", "sum.add(right);", "static_cast<void>(right);"),
     (SUMMANDS, "sums of bundles not joined", "sum.add(*std::launder(reinterpret_cast<const Sum*>(digit)));",
      "static_cast<void>(sum);"),
     (SUMMANDS, "sums of bundles joined with the lowest digit", "digit += digit_bytes;", "static_cast<void>(digit);"),
-    (SUMMANDS, "only the first rank of a bundle before the last", "add_tree<bundle>(sum, summands_, q, offset + i);",
+    (SUMMANDS, "only the first rank of a bundle before the last", "add_tree<bundle, In>(sum, operands_, q, offset + i);",
      "static_cast<void>(q);"),
     (SUMMANDS, "every block takes the first one's sums of bundles", "offset_ = offset;",
      "if (offset != 0) { offset_ = offset; return; } offset_ = offset;"),
-    (BLOCKS, "elements behind whole registers lost", "if (rest != 0) { sum_rest<Tree, A>(summands, count - rest, count); }",
+    (BLOCKS, "elements behind whole registers lost", "if (rest != 0) { sum_rest<Tree, A, In, Out>(operands, count - rest, count); }",
      ""),
-    (BLOCKS, "tiles of 8 ranks added in rank order", "done = ranks == 4   ? sum_side_by_side<4>(summands, begin, count)\n"
-     "                   : ranks == 8 ? sum_side_by_side<8>(summands, begin, count)\n"
-     "                                : sum_side_by_side<tree_of_bundles>(summands, begin, count);", "done = sum_side_by_side<0>(summands, begin, count);"),
+    (BLOCKS, "tiles of 8 ranks added in rank order", "done = ranks == 4   ? sum_side_by_side<4, In, Out>(operands, begin, count)\n"
+     "                   : ranks == 8 ? sum_side_by_side<8, In, Out>(operands, begin, count)\n"
+     "                                : sum_side_by_side<tree_of_bundles, In, Out>(operands, begin, count);", "done = sum_side_by_side<0, In, Out>(operands, begin, count);"),
     (BLOCKS, "a subtree joined with its neighbour's wrong one", "combine_block(stack[depth - 1], stack[depth], size, [](A a, A b) { return add(a, b); });",
      "combine_block(stack[0], stack[depth], size, [](A a, A b) { return add(a, b); });"),
     (COMBINED, "subtrees of 8 not joined", "left.add(sum);", "left = sum;"),

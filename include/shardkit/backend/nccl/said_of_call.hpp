@@ -20,7 +20,7 @@ inline SaidOfCall said_of(const Call& call, std::size_t bytes) noexcept {
     return {.number = each.numbered ? call.number : 0, .one_cta = bytes <= each.one_cta_up_to};
 }
 /// Returns the same of a gather on that stream.
-inline SaidOfCall said_of_gather(const Call& call, std::size_t bytes, const gpu::TimelineRef& stream) noexcept {
+inline SaidOfCall said_of_gather(const Call& call, std::size_t bytes, const gpu::TimelineRef& stream) {
     SaidOfCall said = said_of(call, bytes);
     said.copy_engines = call.world.options().each_call.copy_engine_gathers;
     const cudaEvent_t started = call.world.gather_started();
