@@ -47,7 +47,10 @@ std::vector<double> train_on(sk::Rank& rank, const Options& options, Steps how, 
     Job job{each, test::corpus()};
     job.start = start;
     job.chosen = planned(options).chosen;
-    return train_on_device<T>(rank, job, workspace_bytes, {report, {}, {}});
+    job.after_step = [&](const StepReport& of) { report(of.step, of.loss); };
+    Results results(options.steps - start.first_step);
+    train_on_device<T>(rank, job, workspace_bytes, &results);
+    return results.losses;
 }
 /// The same on a World.
 template <class T, class Report>

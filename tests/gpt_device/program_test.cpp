@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,13 +84,27 @@ TEST_CASE("gpt.device: the program trains and prints, the same with a graph but 
             CHECK(ended.status == EXIT_SUCCESS);
             CHECK(ended.out.find("memory per rank, planned:\n") != std::string::npos);
             CHECK(ended.out.find(", engine nccl, ") != std::string::npos);
-            CHECK(ended.out.find("\nstep 1/5  loss 5.5") != std::string::npos);
-            CHECK(ended.out.find("\nstep 5/5  loss ") != std::string::npos);
-            const std::size_t last = ended.out.find("\nloss: 5.5");
-            REQUIRE(last != std::string::npos);
-            losses.push_back(ended.out.substr(last));
+            const std::size_t first = ended.out.find("\nstep 1/5  loss 5.5");
+            REQUIRE(first != std::string::npos);
+            const std::string lines =
+                std::regex_replace(ended.out.substr(first), std::regex("  [0-9]+ tokens/s"), "");
+            CHECK(std::regex_match(lines, std::regex("(\nstep [135]/5  loss 5\\.[0-9]{4}  norm [0-9]\\.[0-9]{3}){3}"
+                                                     "\nloss: 5\\.[0-9]{4} first, 5\\.[0-9]{4} last\n")));
+            losses.push_back(lines);
         }
         CHECK(losses[0] == losses[1]);
+    }
+}
+
+TEST_CASE("gpt.device: a run that diverges between two reports ends with the step at which it did") {
+    for (const char* const graph : {"off", "on"}) {
+        const Ended ended =
+            started({"--text", licence.c_str(), "--steps", "9",       "--batch", "4",       "--sequence",
+                     "8",      "--layers",      "1",       "--width", "8",       "--heads", "2",
+                     "--lr",   "1e30",          "--every", "8",       "--graph", graph});
+        CHECK(ended.status == EXIT_FAILURE);
+        CHECK(ended.errors.find("step 2: the loss is ") != std::string::npos);
+        CHECK(ended.errors.find("expected finite numbers: training diverged, with --lr 1e+30") != std::string::npos);
     }
 }
 
@@ -121,15 +136,11 @@ TEST_CASE("gpt.device: the trace of a step has the acts of its schedule, of each
                                with.every = 1;
                                Job job{with, test::corpus()};
                                job.chosen = planned(with).chosen;
-                               const bool first = rank.rank() == 0;
-                               DeviceReport report;
-                               report.step = [](std::size_t, double) {};
-                               report.traced = [&](const std::string& trace) {
-                                   CHECK(trace.empty() == !first);
-                                   if (first) { text = trace; }
-                               };
-                               const auto losses = train_on_device<float>(rank, job, workspace_bytes, report);
-                               CHECK(losses == untraced);
+                               Results results(with.steps);
+                               train_on_device<float>(rank, job, workspace_bytes, &results);
+                               CHECK(results.losses == untraced);
+                               CHECK(results.trace.empty() == (rank.rank() != 0));
+                               if (rank.rank() == 0) { text = std::move(results.trace); }
                            }) == "");
     std::map<std::pair<int, int>, std::vector<std::string>> seen;  // by rank and lane
     std::map<std::pair<int, int>, double> ended;

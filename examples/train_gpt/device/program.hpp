@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/core/bf16.hpp>
@@ -49,45 +47,36 @@ inline int device_program(int count, const char* const* words, std::FILE* out, s
         job.chosen = plan.chosen;
         job.identity = inputs.identity;
         job.start = inputs.start;
+        job.after_step = [&](const StepReport& report) {
+            std::fprintf(out, "step %zu/%zu  loss %.4f", report.step + 1, options.steps, report.loss);
+            if (report.grad_norm) { std::fprintf(out, "  norm %.3f", *report.grad_norm); }
+            if (report.step > job.start.first_step) {
+                std::fprintf(out, "  %.0f tokens/s", report.tokens_per_second);
+            }
+            std::fputs("\n", out);
+            std::fflush(out);
+        };
+        Results results(options.steps - job.start.first_step);
         sk::nccl::World world =
             launcher ? sk::nccl::World(*launcher) : sk::nccl::World(sk::nccl::UniqueId::create(), 1, 0);
         const auto& mesh = options.mesh;
         sk::nccl::run(
             sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), options.ep), world,
             [&](auto& rank) {
-                using Clock = std::chrono::steady_clock;
-                std::size_t before = 0;
-                std::optional<Clock::time_point> since;  // the first step takes memory, and is not timed
-                DeviceReport report;
-                report.step = [&](std::size_t step, double loss) {
-                    if (!reports) { return; }
-                    std::fprintf(out, "step %zu/%zu  loss %.4f", step + 1, options.steps, loss);
-                    if (since) {
-                        const double seconds = std::chrono::duration<double>(Clock::now() - *since).count();
-                        std::fprintf(out, "  %.0f tokens/s",
-                                     static_cast<double>((step - before) * options.tokens_per_step()) / seconds);
-                    }
-                    std::fputs("\n", out);
-                    std::fflush(out);
-                    before = step;
-                    since = Clock::now();
-                };
-                report.saved = [&](const std::string& folder) {
-                    if (reports) { std::fprintf(out, "saved: %s\n", folder.c_str()); }
-                };
-                report.traced = [&](const std::string& text) {
-                    if (reports) { trace.write(text); }
-                };
-                report.launched = [&] { world.keep_pace(rank.compute_stream()); };
                 const auto train = [&](auto element) {
-                    return train_on_device<decltype(element)>(rank, job, DeviceProducts::workspace_bytes, report);
+                    train_on_device<decltype(element)>(rank, job, DeviceProducts::workspace_bytes,
+                                                       reports ? &results : nullptr,
+                                                       [&] { world.keep_pace(rank.compute_stream()); });
                 };
-                const std::vector<double> losses = options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
-                if (reports && !losses.empty()) {
-                    std::fprintf(out, "loss: %.4f first, %.4f last\n", losses.front(), losses.back());
-                }
+                options.dtype == Dtype::bf16 ? train(sk::bf16{}) : train(float{});
             },
             rank_options(job.chosen));
+        if (!reports) { return EXIT_SUCCESS; }
+        if (!results.trace.empty()) { trace.write(results.trace); }
+        if (!results.losses.empty()) {
+            std::fprintf(out, "loss: %.4f first, %.4f last\n", results.losses.front(), results.losses.back());
+        }
+        if (!results.saved.empty()) { std::fprintf(out, "saved: %s\n", results.saved.c_str()); }
         return EXIT_SUCCESS;
     } catch (const std::exception& error) {
         std::fprintf(errors, "train_gpt: error: %s\n", error.what());

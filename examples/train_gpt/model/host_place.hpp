@@ -15,19 +15,6 @@
 
 namespace train_gpt {
 
-/// Multiply-adds of matrix products: of all, and of those in attention, whose work depends on the tokens that a
-/// query may see.
-struct MultiplyAdds {
-    std::uint64_t all = 0;
-    std::uint64_t attention = 0;
-};
-
-/// What this thread has made so far.
-inline MultiplyAdds& multiply_adds() noexcept {
-    thread_local MultiplyAdds count;
-    return count;
-}
-
 /// What is made while it lives counts as attention.
 class CountsAttention {
   public:

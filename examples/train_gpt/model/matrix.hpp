@@ -52,4 +52,17 @@ struct Repeats {
     std::size_t result = 0;
 };
 
+/// Multiply-adds of matrix products: of all, and of those in attention, whose work depends on the tokens that a
+/// query may see.
+struct MultiplyAdds {
+    std::uint64_t all = 0;
+    std::uint64_t attention = 0;
+};
+
+/// What this thread has made so far.
+inline MultiplyAdds& multiply_adds() noexcept {
+    thread_local MultiplyAdds count;
+    return count;
+}
+
 }  // namespace train_gpt
