@@ -2,7 +2,7 @@
 """benchmarks/run gpt [--gpus N] [--model 124M|350M|1.5B] [--batch N] [--steps N] [--dtype bf16|fp32] [--json FILE] [flags of
 the trainer]
 
-Times steps of examples/cuda_trainer's `gpt`, plain and as launches of a CUDA graph, and prints for each: tokens in a
+Times steps of `train_gpt --engine nccl`, as examples/cuda_trainer builds it, plain and as launches of a CUDA graph, and prints for each: tokens in a
 second, their share of the GPU's peak, on several GPUs the share of a step that communication makes longer, and the
 memory beside its plan. Below it are the commands of what others have for the same tokens. Needs a GPU.
 """
@@ -43,16 +43,16 @@ def peak_of(name, dtype):
 def run(program, gpus, flags):
     """(tokens a second behind the first report, the lines on memory)
     @raise SystemExit when the trainer fails"""
-    command = [str(program), *flags]
+    command = [str(program), "--engine", "nccl", *flags]
     if gpus > 1:
         command = [str(ROOT / "scripts/start_ranks"), str(gpus), *command]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    rates = re.findall(r"(\d+) tokens/s", done.stdout)
+    rates = re.findall(r"([\d,]+) tokens/s", done.stdout)
     if done.returncode != 0 or not rates:
         sys.exit(f"benchmarks/run gpt: error: {' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     # The plan's table has a row for each kind, and then their sum.
     planned = re.findall(r"^ +total +(.*)$", done.stdout, re.MULTILINE)
-    return int(rates[-1]), [f"memory of a rank, planned: {total}" for total in planned[:1]]
+    return int(rates[-1].replace(",", "")), [f"memory of a rank, planned: {total}" for total in planned[:1]]
 
 
 def main():
@@ -64,7 +64,7 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--json", type=pathlib.Path, help="write the same as one object")
-    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/cuda_trainer/gpt", help=argparse.SUPPRESS)
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/cuda_trainer/train_gpt", help=argparse.SUPPRESS)
     parser.add_argument("--chip", help=argparse.SUPPRESS)
     given, others = parser.parse_known_args()
     if given.gpus < 1 or given.batch % given.gpus != 0 or given.steps < 3:

@@ -8,11 +8,15 @@
 #include <cstdlib>
 #include <sstream>
 
-#include <cblas.h>
 #include <dlfcn.h>
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
+
+extern "C" {  // OpenBLAS's, and without one what stands in for it: see hosts_missing.cpp
+char* openblas_get_config();
+char* openblas_get_corename();
+}
 
 namespace program {
 

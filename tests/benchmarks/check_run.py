@@ -37,11 +37,11 @@ with tempfile.TemporaryDirectory() as name:
            "gpt without a GPU is refused", done)
 
     # A trainer that is as fast as it is told: each of two ranks makes 400,000 tokens a second, alone 500,000.
-    trainer = folder / "gpt"
+    trainer = folder / "train_gpt"
     trainer.write_text("""#!/bin/sh
 echo "$*" >>"$0.flags"
-rate=500000
-[ -z "$WORLD_SIZE" ] || rate=800000
+rate=500,000
+[ -z "$WORLD_SIZE" ] || rate=800,000
 [ "${RANK:-0}" = 0 ] || exit 0
 echo "  total                 9.0 GB"
 echo "step 1/30  loss 11.0"
@@ -61,9 +61,9 @@ echo "step 30/30  loss 9.0  $rate tokens/s"
              round(row["exposed_communication"], 9)) for row in written["rows"]] ==
            [("off", 800_000, 1, 0.2), ("on", 800_000, 1, 0.2)], "--json has the same", str(written))
     expect("--batch-size=8 --seq-len=1024 --steps=30 --gpus=2\n" in done.stdout, "llmq's command", done)
-    flags = (folder / "gpt.flags").read_text(encoding="utf-8").splitlines()
+    flags = (folder / "train_gpt.flags").read_text(encoding="utf-8").splitlines()
     expect(sorted(flags) == sorted(
-        f"--model 124M --dtype bf16 --steps 30 --every 14 --graph {graph} --policy no_shard --batch {batch}"
+        f"--engine nccl --model 124M --dtype bf16 --steps 30 --every 14 --graph {graph} --policy no_shard --batch {batch}"
         for graph in ("off", "on") for batch in ("16", "16", "8")), "what the trainer is asked for", str(flags))
     trainer.write_text("#!/bin/sh\necho 'no memory' >&2\nexit 3\n", encoding="utf-8")
     done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)

@@ -106,9 +106,7 @@ TEST_SUITE("gpt.command_line") {
         CHECK(parse("--tokens a.bin")->model.vocabulary == 50'257);
         CHECK(parse("--tokens a.bin --vocabulary 300")->model.vocabulary == 300);
         CHECK(parse("--recompute on")->model.recompute);
-        const char* const rarely[] = {"gpt", "--every", "1000000000", "--steps", "5"};
-        std::string none;
-        CHECK(parse_gpu_command_line(5, rarely, none, 1)->every == 5);
+        CHECK(parse("--engine nccl --every 1000000000 --steps 5")->every == 5);
         CHECK(parse("--vocabulary 300")->model.vocabulary == 300);
         const auto replayed = parse("--slices 4 --mesh 1x2x1 --replay 3");
         CHECK(replayed->replay == std::size_t{3});
@@ -126,6 +124,8 @@ TEST_SUITE("gpt.command_line") {
     TEST_CASE("bad input is refused in one line that names what was given and what was expected") {
         const std::vector<std::pair<std::string, std::vector<std::string>>> cases{
             {"--mesh 2x2", {"--mesh", "'2x2'", "DPxTPxCP"}},
+            {"--graph on", {"--graph with --engine threads: expected --engine nccl"}},
+            {"--engine mpi --every 5", {"--every with --engine mpi: expected --engine nccl"}},
             {"--mesh 0x1x1", {"'0x1x1'", "at least 1"}},
             {"--mesh 2x1x1x", {"'2x1x1x'", "DPxTPxCP"}},
             {"--mesh 2x3x1", {"--heads 4", "2x3x1", "multiple of tp = 3"}},
@@ -144,7 +144,7 @@ TEST_SUITE("gpt.command_line") {
             {"--context all", {"'all'", "ring or gather"}},
             {"--policy hybrid_shard:4 --mesh 2x2x1", {"hybrid_shard:4", "divides the 2"}},
             {"--batch 15 --mesh 2x2x2", {"--batch 15", "multiple of the 2 data-parallel ranks"}},
-            {"--engine nccl", {"'nccl'", "threads or mpi"}},
+            {"--engine cuda", {"'cuda'", "threads, mpi or nccl"}},
             {"--batch 15", {"--batch 15", "multiple of the 2 data-parallel ranks"}},
             {"--batch 16 --microbatches 3", {"--batch 16", "multiple of --microbatches 3"}},
             {"--batch 4 --microbatches 4", {"--batch 4", "2 x 4"}},

@@ -9,13 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <shardkit/checkpoint/safetensors_file.hpp>
 
 #include "../../examples/common/text_format.hpp"
-#include "../../examples/train_gpt/device/program.hpp"
+#include "../../examples/train_gpt/device/nccl.cu"
+#include "../../examples/train_gpt/program/command_line.hpp"
 #include "../temporary_folder.hpp"
 #include "device_training.hpp"
 
@@ -30,7 +33,29 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
+/// While it lives, what is printed to a stream goes into a file.
+class Instead {
+  public:
+    Instead(std::FILE* stream, std::FILE* file) : stream_(stream), before_(dup(fileno(stream))) {
+        std::fflush(stream_);
+        dup2(fileno(file), fileno(stream_));
+    }
+    Instead(const Instead&) = delete;
+    Instead& operator=(const Instead&) = delete;
+    ~Instead() {
+        std::fflush(stream_);
+        dup2(before_, fileno(stream_));
+        close(before_);
+    }
+
+  private:
+    std::FILE* stream_;
+    int before_;
+};
+
 std::string contents(std::FILE* file) {
+    std::fflush(nullptr);
+    std::fseek(file, 0, SEEK_END);
     std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
     std::rewind(file);
     return text.substr(0, std::fread(text.data(), 1, text.size(), file));
@@ -44,17 +69,19 @@ Ended started(std::vector<const char*> words) {
     gpu_ranks::restart();
     const File out(std::tmpfile());
     const File errors(std::tmpfile());
-    words.insert(words.begin(), "gpt");
-    const int status = device_program(static_cast<int>(words.size()), words.data(), out.get(), errors.get());
+    words.insert(words.begin(), {"train_gpt", "--engine", "nccl"});
+    const Instead of_out(stdout, out.get());
+    const Instead of_errors(stderr, errors.get());
+    const int status = run_program(static_cast<int>(words.size()), words.data());
     return {status, contents(out.get()), contents(errors.get())};
 }
 
 /// What is refused, and that nothing was printed.
 std::string refused(std::vector<const char*> words, std::size_t ranks) {
     try {
-        words.insert(words.begin(), "gpt");
+        words.insert(words.begin(), {"train_gpt", "--engine", "nccl"});
         std::string help;
-        static_cast<void>(parse_gpu_command_line(static_cast<int>(words.size()), words.data(), help, ranks));
+        static_cast<void>(parse_command_line(static_cast<int>(words.size()), words.data(), help, ranks));
     } catch (const program::InputError& error) { return error.what(); }
     return "nothing";
 }
@@ -87,9 +114,10 @@ TEST_CASE("gpt.device: the program trains and prints, the same with a graph but 
             const std::size_t first = ended.out.find("\nstep 1/5  loss 5.5");
             REQUIRE(first != std::string::npos);
             const std::string lines =
-                std::regex_replace(ended.out.substr(first), std::regex("  [0-9]+ tokens/s"), "");
-            CHECK(std::regex_match(lines, std::regex("(\nstep [135]/5  loss 5\\.[0-9]{4}  norm [0-9]\\.[0-9]{3}){3}"
-                                                     "\nloss: 5\\.[0-9]{4} first, 5\\.[0-9]{4} last\n")));
+                std::regex_replace(ended.out.substr(first), std::regex("  [0-9,]+ tokens/s.*|speed: .*"), "");
+            CHECK(std::regex_match(
+                lines, std::regex("(\nstep [135]/5  loss 5\\.[0-9]{4}  norm [0-9]\\.[0-9]{3}){3}"
+                                  "\nloss: 5\\.[0-9]{4} first, 5\\.[0-9]{4} last \\([+-]0\\.[0-9]{4}\\)\n\n")));
             losses.push_back(lines);
         }
         CHECK(losses[0] == losses[1]);
@@ -160,7 +188,7 @@ TEST_CASE("gpt.device: the trace of a step has the acts of its schedule, of each
 
 TEST_CASE("gpt.device: a trace that is asked for is written to its file, by the rank that prints") {
     const temporary_folder::Folder folder;
-    const std::string file = folder.file("trace.json");
+    const std::string file = folder.file("trace.json"), results = folder.file("results.json");
     const std::vector<const char*> words{"--text",       licence.c_str(),
                                          "--steps",      "2",
                                          "--batch",      "4",
@@ -171,8 +199,14 @@ TEST_CASE("gpt.device: a trace that is asked for is written to its file, by the 
                                          "--layers",     "1",
                                          "--vocabulary", "256",
                                          "--schedule",   "prefetch",
+                                         "--json",       results.c_str(),
                                          "--trace",      file.c_str()};
     CHECK(started(words).errors == "");
+    const auto json = nlohmann::json::parse(std::ifstream(results));
+    CHECK(json.at("engine") == "nccl");
+    CHECK(json.at("losses").size() == 2);
+    for (const double loss : json.at("losses")) { CHECK(std::abs(loss - 5.5) < 0.1); }
+    CHECK_FALSE(json.contains("peak_bytes_per_rank"));
     CHECK(nlohmann::json::parse(std::ifstream(file)).at("traceEvents").size() > 10);
     auto nowhere = words;
     const std::string no_folder = folder.file("none") + "/t.json";
@@ -184,16 +218,23 @@ TEST_CASE("gpt.device: a trace that is asked for is written to its file, by the 
 
 TEST_CASE("gpt.device: the program names what it cannot use, and what it expected") {
     const Ended ended = started({"--text", "no-such-file"});
-    CHECK(ended.status == EXIT_FAILURE);
+    CHECK(ended.status == 2);
     CHECK(ended.out == "");
     CHECK(ended.errors.find("--text 'no-such-file': expected a file that can be read") != std::string::npos);
     const std::string help = started({"--help"}).out;
     CHECK(help.find("\n  --graph on|off ") != std::string::npos);
-    // What this program cannot follow is none of its flags.
-    for (const char* const flag : {"--optimizer", "--engine", "--hashes"}) {
-        CHECK(help.find("\n  " + std::string(flag) + " ") == std::string::npos);
-        CHECK(refused({flag, "1"}, 1) ==
-              "unknown argument '" + std::string(flag) + "': expected one of the flags that --help lists");
+    // What this engine cannot follow.
+    for (const auto& [flag, value] : {std::pair("--optimizer", "lion"),
+                                      {"--states", "bf16"},
+                                      {"--master", "none"},
+                                      {"--hashes", "h"},
+                                      {"--replay", "0"},
+                                      {"--verify-every", "1"},
+                                      {"--sample", "1"},
+                                      {"--deadline", "1"},
+                                      {"--record", "r"}}) {
+        CHECK(refused({flag, value}, 1) ==
+              std::string(flag) + " with --engine nccl: expected --engine threads or mpi");
     }
     CHECK(refused({"--width"}, 1).find("--width") == 0);
     CHECK(refused({"--schedule", "auto"}, 1) ==
@@ -300,7 +341,7 @@ TEST_CASE("gpt.device: a run that was saved on GPUs goes on there and on hosts")
     resumed.insert(resumed.end(), {"--resume", from.c_str()});
     const Ended ended = started(resumed);
     CHECK(ended.errors == "");
-    CHECK(ended.out.find("resume: '" + from + "', after step 3 of 6\n") == 0);
+    CHECK(ended.out.find("\nresume: '" + from + "', after step 3 of 6\n") != std::string::npos);
     CHECK(ended.out.find("\nstep 4/6  loss " + program::formatted("%.4f", whole.losses[3])) != std::string::npos);
     CHECK(ended.out.find("step 6/6  loss " + program::formatted("%.4f", whole.losses[5])) != std::string::npos);
     job.options.resume = from;

@@ -5,16 +5,42 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <shardkit/backend/cuda/step_graph.hpp>
+#include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/core/element.hpp>
 
+#include "../model/convert.hpp"
 #include "../program/adamw.hpp"
 #include "../program/rank_steps.hpp"
-#include "engine_place.hpp"
+#include "place.hpp"
 #include "products.hpp"
 
 namespace train_gpt {
+
+/// Launches in the order of a rank's compute stream.
+struct EngineLaunch {
+    using Kernels = shardkit::host::AnyKernels;
+
+    shardkit::Stream stream;
+
+    template <class Work>
+    void operator()(std::size_t n, const Work& work) const {
+        Kernels::for_each_index(stream, n, work);
+    }
+    template <class A>
+    void operator()(std::size_t n, const Fill<A>& work) const {
+        Kernels::fill(stream, std::span<A>(work.to, n), work.value);
+    }
+    template <shardkit::FloatingElement From, shardkit::FloatingElement To>
+    void operator()(std::size_t n, const Convert<From, To>& work) const {
+        Kernels::convert(stream, std::span<const From>(work.from, n), std::span<To>(work.to, n));
+    }
+};
+using DevicePlace = DevicePlaceOf<EngineLaunch>;
 
 /// Trains on one rank; `results`: as RankSteps has them. `launched` is called behind each launch of a graph.
 template <class T>

@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <shardkit/backend/host/processor.hpp>
 
@@ -21,28 +22,20 @@ namespace fs = std::filesystem;
 using program::InputError, program::into, program::into_count, program::into_name;
 using Word = const std::string&;
 
-void add_checkpoint_flags(program::Flags& flags, Options& o, const std::string& when) {
-    flags.add("--save", "DIR", "save model and optimizer to DIR/step-00000400 after the last step" + when,
-              into(o.save, program::parse_file));
-    flags.add("--save-every", "N", "with --save: save after every N steps too", into_count(o.save_every, 1));
-    flags.add("--keep", "K", "with --save: keep only the newest K steps in DIR; 0 keeps all [0]",
-              into_count(o.keep, 0));
-    flags.add(
-        "--resume", "DIR",
-        "continue from the newest whole step in DIR, or from one step's folder; where --save names the same DIR "
-        "and it has no step yet, begin a new run",
-        into(o.resume, program::parse_file));
-    flags.add("--init", "FILE", "take first values from a safetensors file with the names that --names says",
-              into(o.init, program::parse_file));
-    flags.add("--names", "NAME",
-              "shardkit, or gpt2 (GPT2LMHeadModel of transformers): names in the files of --save and --init "
-              "[shardkit]",
-              into_name(o.names, name_kinds));
-}
-
-/// Of both programs. Each is read in this order: what one says of another's default stands before it.
+/// Each is read in this order: what one says of another's default stands before it.
 void add_flags(program::Flags& flags, Options& o) {
-    const bool on_gpus = o.engine == EngineKind::nccl;
+    flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9), lion or muon (of the blocks' matrices) [adamw]",
+              [&o](Word flag, Word given) {
+                  into_name(o.optimizer, optimizer_names)(flag, given);
+                  if (o.optimizer == OptimizerKind::sgd) { o.learning_rate = 0.1; }
+                  if (o.optimizer == OptimizerKind::lion) { o.learning_rate = 3e-4; }
+              });
+    flags.add("--states", "NAME",
+              "how AdamW's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]",
+              into_name(o.states, state_names));
+    flags.add("--master", "NAME",
+              "fp32 masters of bf16 parameters: kept, split (16 bits beside each parameter) or none [kept]",
+              into_name(o.master, master_names));
     flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks [2x1x1 with threads, else all processes]",
               [&o](Word flag, Word given) { o.mesh = program::parse_mesh(flag, given); });
     flags.add("--policy", "NAME", std::string(program::policy_words) + " [full_shard]",
@@ -123,9 +116,9 @@ void add_flags(program::Flags& flags, Options& o) {
         "ahead), or auto (the one that is predicted to wait least: none, groups that stay gathered where memory is "
         "left, or, with threads or mpi and a processor to spare, gathers a window ahead) [auto; on GPUs, whose "
         "speeds it does not know, none]",
-        [&o, on_gpus](Word flag, Word given) {
+        [&o](Word flag, Word given) {
             o.schedule = parse_schedule(flag, given);
-            if (on_gpus && o.schedule.kind == ScheduleChoice::Kind::automatic) {
+            if (o.engine == EngineKind::nccl && o.schedule.kind == ScheduleChoice::Kind::automatic) {
                 throw program::bad_flag(flag, given,
                                         "none, prefetch or prefetch:N: auto knows the speeds of hosts alone");
             }
@@ -137,25 +130,6 @@ void add_flags(program::Flags& flags, Options& o) {
     flags.add("--memory-limit", "BYTES",
               "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]",
               into(o.memory_limit, program::parse_bytes));
-}
-
-/// Of the program for hosts alone: those before the flags of both.
-void add_host_flags(program::Flags& flags, Options& o) {
-    flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9), lion or muon (of the blocks' matrices) [adamw]",
-              [&o](Word flag, Word given) {
-                  into_name(o.optimizer, optimizer_names)(flag, given);
-                  if (o.optimizer == OptimizerKind::sgd) { o.learning_rate = 0.1; }
-                  if (o.optimizer == OptimizerKind::lion) { o.learning_rate = 3e-4; }
-              });
-    flags.add("--states", "NAME",
-              "how AdamW's states are stored: full, bf16, or block8 (8 bits, a scale for each 32) [full]",
-              into_name(o.states, state_names));
-    flags.add("--master", "NAME",
-              "fp32 masters of bf16 parameters: kept, split (16 bits beside each parameter) or none [kept]",
-              into_name(o.master, master_names));
-}
-/// Likewise: those behind them.
-void add_host_outputs(program::Flags& flags, Options& o) {
     flags.add(
         "--ranks-per-host", "N",
         "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
@@ -207,7 +181,27 @@ void add_host_outputs(program::Flags& flags, Options& o) {
                   o.slow_rank = program::parse_count(flag, given.substr(0, colon), 0, o.mesh.world() - 1);
                   o.slow_seconds = program::parse_not_negative(flag, given.substr(colon + 1));
               });
-    add_checkpoint_flags(flags, o, ", and when SIGTERM or SIGINT ends the run after its current step");
+    flags.add("--save", "DIR",
+              "save model and optimizer to DIR/step-00000400 after the last step, and, on hosts, when SIGTERM or "
+              "SIGINT ends the run after its current step",
+              into(o.save, program::parse_file));
+    flags.add("--save-every", "N", "with --save: save after every N steps too", into_count(o.save_every, 1));
+    flags.add("--keep", "K", "with --save: keep only the newest K steps in DIR; 0 keeps all [0]",
+              into_count(o.keep, 0));
+    flags.add(
+        "--resume", "DIR",
+        "continue from the newest whole step in DIR, or from one step's folder; where --save names the same DIR "
+        "and it has no step yet, begin a new run",
+        into(o.resume, program::parse_file));
+    flags.add("--init", "FILE", "take first values from a safetensors file with the names that --names says",
+              into(o.init, program::parse_file));
+    flags.add("--names", "NAME",
+              "shardkit, or gpt2 (GPT2LMHeadModel of transformers): names in the files of --save and --init "
+              "[shardkit]",
+              into_name(o.names, name_kinds));
+    flags.add("--graph", "on|off", "with nccl: all steps but the first are launches of one CUDA graph [off]",
+              into_name(o.graph, program::switch_names));
+    flags.add("--every", "N", "with nccl: steps between two times that losses are read [20]", into_count(o.every, 1));
 }
 
 /// Refuses slices that the ranks or the batch cannot have.
@@ -274,8 +268,22 @@ void require_beside(const program::Flags& flags, const char* flag, const char* n
     if (flags.is_given(flag) && !is_given) { throw InputError(flag, " alone: expected ", needed, " as well"); }
 }
 
+/// Refuses what the engine cannot follow.
+void validate_engine(const program::Flags& flags, const Options& o) {
+    using Names = std::vector<const char*>;
+    const bool on_gpus = o.engine == EngineKind::nccl;
+    for (const char* const flag : on_gpus ? Names{"--optimizer", "--states", "--master", "--hashes", "--replay",
+                                                  "--verify-every", "--sample", "--deadline", "--record"}
+                                          : Names{"--graph", "--every"}) {
+        if (!flags.is_given(flag)) { continue; }
+        throw InputError(flag, " with --engine ", program::name_of(engine_names, o.engine), ": expected --engine ",
+                         on_gpus ? "threads or mpi" : "nccl");
+    }
+}
+
 /// Checks what was read of all flags, and what follows from it. `processes`: of the job.
 void complete(const program::Flags& flags, Options& o, std::size_t processes) {
+    validate_engine(flags, o);
     if (o.engine == EngineKind::threads) {
         o.spare_processor = shardkit::host::detail::allowed_cpus() > o.mesh.world();
     }
@@ -449,38 +457,19 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::Flags flags("Trains a GPT with sharded parameters, gradients and optimizer states.", "train_gpt");
     Options o;
     o.schedule = {ScheduleChoice::Kind::automatic, 0};
-    flags.add("--engine", "NAME", "threads (ranks in this process) or mpi (processes of mpirun) [threads]",
+    flags.add("--engine", "NAME",
+              "threads (ranks in this process), mpi (processes of mpirun) or nccl (one GPU, or a process for each, "
+              "started as torchrun does) [threads]",
               [&](Word flag, Word given) {
-                  into_name(o.engine, host_engine_names)(flag, given);
+                  into_name(o.engine, engine_names)(flag, given);
                   if (o.engine == EngineKind::threads) { return; }
+                  if (o.engine == EngineKind::nccl) { o.schedule = {}; }
+                  o.every = o.engine == EngineKind::nccl ? 20 : 1;
                   o.mesh = {processes, 1, 1};
                   o.ranks_per_host = ranks_per_host;
                   o.spare_processor = spare_processor;
               });
-    add_host_flags(flags, o);
     add_flags(flags, o);
-    add_host_outputs(flags, o);
-    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
-    complete(flags, o, processes);
-    return o;
-}
-
-std::optional<Options> parse_gpu_command_line(int count, const char* const* arguments, std::string& help,
-                                              std::size_t processes) {
-    program::Flags flags(
-        "Trains train_gpt's model on GPUs: one, or as many as there are processes, where RANK, WORLD_SIZE, "
-        "LOCAL_RANK, "
-        "MASTER_ADDR and MASTER_PORT are set as torchrun does.",
-        "gpt");
-    Options o;
-    o.engine = EngineKind::nccl;
-    o.every = 20;
-    o.mesh = {processes, 1, 1};
-    add_flags(flags, o);
-    flags.add("--graph", "on|off", "all steps but the first are launches of one CUDA graph [off]",
-              into_name(o.graph, program::switch_names));
-    flags.add("--every", "N", "steps between two lines of output [20]", into_count(o.every, 1));
-    add_checkpoint_flags(flags, o, "");
     if (!flags.parse(count, arguments, help)) { return std::nullopt; }
     complete(flags, o, processes);
     return o;

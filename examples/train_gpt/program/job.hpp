@@ -45,9 +45,11 @@ struct Job {
     Encoding encoding{};                               // of samples
 };
 
-/// Trains as job.options say, on the engine and with the policy that they name.
+/// Trains as job.options say, on the engine and with the policy that they name: one of the hosts' engines.
 /// @throws whatever a rank throws
 Results train(const Job& job);
+/// The same with --engine nccl, on this process's GPU.
+Results train_on_nccl(const Job& job);
 
 /// The part of train() for one element type: explicit instantiations in train.cpp and its siblings, so that they
 /// are compiled in pieces. Each is compiled once for all engines.

@@ -32,7 +32,6 @@ enum class ContextExchange : std::uint8_t { ring, gather };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lion, muon };
 
 inline constexpr std::array<std::string_view, 3> engine_names{"threads", "mpi", "nccl"};
-inline constexpr std::array<std::string_view, 2> host_engine_names{engine_names[0], engine_names[1]};
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 4> optimizer_names{"adamw", "sgd", "lion", "muon"};
 inline constexpr std::array<std::string_view, 3> state_names{"full", "bf16", "block8"};  // in StateFormat's order
@@ -81,7 +80,7 @@ struct Options {
     ContextExchange context = ContextExchange::ring;
     std::size_t steps = 400;
     std::size_t every = 1;   // steps between two times that losses are read
-    bool graph = false;      // of the program for GPUs: steps, but the first, are launches of one CUDA graph
+    bool graph = false;      // on GPUs: steps, but the first, are launches of one CUDA graph
     std::size_t batch = 16;  // sequences of one step, over all ranks and microbatches
     std::size_t microbatches = 1;
     std::size_t slices = 0;  // of the batch, added along one tree; 0: microbatches and ranks are added in turn

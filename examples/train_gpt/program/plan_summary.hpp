@@ -33,6 +33,8 @@ struct PlanSummary {
 PlanSummary make_plan(const Options& options, const shardkit::engine::Traits& engine, std::size_t products = 0);
 /// Of the engines of hosts.
 PlanSummary make_plan(const Options& options);
+/// Of --engine nccl. @throws InputError when this program was built without
+PlanSummary plan_on_nccl(const Options& options);
 
 /// A line for each verb and axes: what was measured, where something was, what is planned and, if there are any, the
 /// planned bytes between hosts.

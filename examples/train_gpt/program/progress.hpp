@@ -17,8 +17,9 @@
 
 namespace train_gpt {
 
-/// Prints loss, tokens per second and time left behind the first and the last step and some twenty between them, and
-/// a line whenever `quiet` has passed without one, also within a step.
+/// Prints loss, tokens per second and time left behind the first and the last step and some twenty between them, or
+/// behind each whose loss is read where they are rare, and a line whenever `quiet` has passed without one, also
+/// within a step.
 class Progress {
   public:
     /// `first_step`: how many steps are done before the first report.
@@ -26,6 +27,7 @@ class Progress {
              std::size_t first_step = 0)
         : first_step_(first_step),
           steps_(options.steps),
+          shown_every_(options.every > 1 ? 1 : std::max<std::size_t>(1, steps_ / 20)),
           tokens_per_step_(options.tokens_per_step()),
           out_(out),
           quiet_(quiet),
@@ -36,9 +38,7 @@ class Progress {
         done_ = report.step + 1;
         stepped_ = Clock::now();
         const bool ends = report.step == first_step_ || done_ == steps_;
-        if (!ends && stepped_ - shown_ < quiet_ && report.step % std::max<std::size_t>(1, steps_ / 20) != 0) {
-            return;
-        }
+        if (!ends && stepped_ - shown_ < quiet_ && report.step % shown_every_ != 0) { return; }
         const auto left = static_cast<double>((steps_ - done_) * tokens_per_step_);
         std::string text = program::formatted("  loss %.4f", report.loss);
         if (report.grad_norm) { text += program::formatted("  norm %.3f", *report.grad_norm); }
@@ -71,6 +71,7 @@ class Progress {
 
     const std::size_t first_step_;
     const std::size_t steps_;
+    const std::size_t shown_every_;  // steps
     const std::size_t tokens_per_step_;
     std::FILE* const out_;
     const std::chrono::milliseconds quiet_;

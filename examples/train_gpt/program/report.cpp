@@ -67,7 +67,6 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
         {"slices", options.slices},
         {"parameters", plan.library.numel},
         {"schedule", to_json(options, plan)},
-        {"blas", to_json(program::blas())},
         {"steps", options.steps},
         {"first_step", first_step},
         {"interrupted", results.signal != 0},
@@ -78,17 +77,20 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
         {"planned_collectives_by_axes", by_axes(plan.collectives)},
         {"planned_bytes_between_hosts", between_hosts(plan.collectives)},
     };
+    if (options.engine != EngineKind::nccl) { report["blas"] = to_json(program::blas()); }
     if (results.signal != 0) { return report.dump(2) + "\n"; }
-    report.update({
-        {"peak_bytes_per_rank", results.peak_bytes_per_rank},
-        {"collectives_by_axes", by_axes(results.collectives)},
-        {"allocations_per_steady_step", results.allocations_per_steady_step},
-        {"multiply_adds_of_layers", results.work.layers},
-        {"multiply_adds_of_attention",
-         {{"least", results.work.attention_least}, {"most", results.work.attention_most}}},
-        {"resident_bytes_before", results.before.now},
-        {"resident_bytes_peak", results.after.peak},
-    });
+    report["resident_bytes_before"] = results.before.now;
+    report["resident_bytes_peak"] = results.after.peak;
+    if (results.peak_bytes_per_rank > 0) {
+        report.update({
+            {"peak_bytes_per_rank", results.peak_bytes_per_rank},
+            {"collectives_by_axes", by_axes(results.collectives)},
+            {"allocations_per_steady_step", results.allocations_per_steady_step},
+            {"multiply_adds_of_layers", results.work.layers},
+            {"multiply_adds_of_attention",
+             {{"least", results.work.attention_least}, {"most", results.work.attention_most}}},
+        });
+    }
     if (results.timed_steps > 0) {
         report["timed_steps"] = {{"steps", results.timed_steps},
                                  {"seconds", results.timed.seconds},
@@ -116,11 +118,13 @@ std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
     std::ostringstream out;
     const double planned = static_cast<double>(plan.bytes_per_rank());
     const double measured = static_cast<double>(results.peak_bytes_per_rank);
-    out << "peak memory per rank: " << program::bytes_text(results.peak_bytes_per_rank) << " measured, "
-        << program::bytes_text(plan.bytes_per_rank()) << " planned"
-        << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
-    out << "collectives per rank and step, measured (mean over the ranks) and planned:\n"
-        << table_of(plan.collectives, &results.collectives);
+    if (results.peak_bytes_per_rank > 0) {  // hosts measure it
+        out << "peak memory per rank: " << program::bytes_text(results.peak_bytes_per_rank) << " measured, "
+            << program::bytes_text(plan.bytes_per_rank()) << " planned"
+            << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
+        out << "collectives per rank and step, measured (mean over the ranks) and planned:\n"
+            << table_of(plan.collectives, &results.collectives);
+    }
     if (results.timed.communication > 0) {
         const auto& timed = results.timed;
         out << program::formatted("a step: %.3g ms, %.3g ms of it without computation; communication took %.3g ms\n",
