@@ -66,7 +66,7 @@ def check_defaults(folder):
     """What --help names as defaults, given one by one, trains the same."""
     text = subprocess.run([PROGRAM, "--help"], stdout=subprocess.PIPE, text=True, timeout=30, check=True).stdout
     named = re.findall(r"^ +(--[a-z-]+) .*\[([^\];]+)(?:; [^\]]*)?\]$", text, re.MULTILINE)
-    alone = ("--steps", "--top", "--capacity")  # the last two are refused without --experts
+    alone = ("--steps", "--top", "--capacity", "--graph", "--every")  # refused without --experts, or --engine nccl
     defaults = {flag: value for flag, value in named if " " not in value and flag not in alone}
     expect(("--steps", "400") in named and len(defaults) >= 20 and defaults["--batch"] == "16", "--help names defaults")
     reports = []
