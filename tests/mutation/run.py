@@ -652,8 +652,8 @@ def mutants_of(site):
         # Calling it again would give the same result, so the result is counted twice.
         yield "doubled", f"{call} for (auto& number : {arguments[3]}) {{ number += number; }}"
     else:
-        target = arguments[3]
-        yield "doubled", f"{call} host::AnyKernels::accumulate(stream, std::span<const Reduction>({target}), {target});"
+        target = arguments[4]
+        yield "doubled", f"{call} elements_->sums.accumulate(stream, {target}, {target});"
     for other in site.known_axes[axes]:
         yield f"over {other}", call.replace(axes, other, 1)
 

@@ -93,8 +93,8 @@ class ElementOptimizer : public RuleOptimizer<OptionsType> {
         static_cast<void>(NeedsOwnNames<Names>{});
     }
     template <class G, class P, class R>
-    explicit ElementOptimizer(Sharded<G, P, R>& layer, const OptionsType& = {},
-                              auto&&...) requires(NeedsModel<Sharded<G, P, R>>::is_model);
+    explicit ElementOptimizer(Sharded<G, P, R>& layer, const OptionsType& = {}, const std::vector<ParamGroup>& = {},
+                              SourceLocation = {}) requires(NeedsModel<Sharded<G, P, R>>::is_model);
 };
 
 /// The functions of a rule of the library, which the compiled form has in its core.
