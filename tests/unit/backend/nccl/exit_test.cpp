@@ -2,6 +2,7 @@
 // A C-like main: objects of static storage instead of functions that are called, and exit() in the middle. Each is a
 // process of its own, whose ranks are threads.
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -89,11 +90,16 @@ End end_of(const F& work) {
     return {status, temporary_folder::contents(folder.path())["said"]};
 }
 
+/// Whether rank 1 is made and idle: until then it uses what exit() ends, the objects of static storage.
+std::atomic<bool> peer_is_idle = false;
+
 /// Rank 1, which comes to no collective, and which nothing ends.
 void begin_idle_peer(const nccl::UniqueId& id) {
     std::thread([id] {
         gpu::detail::check(cudaSetDevice(1), "cudaSetDevice");
         static_cast<void>(new Trainer(id, 1));
+        peer_is_idle = true;
+        peer_is_idle.notify_all();
         while (true) { std::this_thread::sleep_for(std::chrono::seconds(1)); }
     }).detach();
 }
@@ -140,6 +146,7 @@ TEST_CASE("nccl: exit() with a World alive waits for no peer, whatever is under 
                 captured->launch();
             }
             barrier(trainer.rank.world(), streams.communication);
+            peer_is_idle.wait(false);
             std::exit(7);
         });
         CHECK(end.status == 7);
@@ -156,6 +163,7 @@ TEST_CASE("nccl: exit() in another thread than a World's waits for no peer eithe
             Trainer& trainer = trainers[0].emplace(id, 0);
             barrier(trainer.rank.world(), trainer.world.streams().communication);
         }).join();
+        peer_is_idle.wait(false);
         std::exit(7);
     });
     CHECK(end.status == 7);
