@@ -132,6 +132,12 @@ TEST_CASE("fill: every element and no other") {
     std::vector<std::int32_t> integers(3, 1);
     sk::detail::HostKernels::fill({}, std::span(integers), 4);
     CHECK(integers == std::vector<std::int32_t>{4, 4, 4});
+    sk::detail::HostKernels::fill({}, std::span(integers).first(2), 0);
+    CHECK(integers == std::vector<std::int32_t>{0, 0, 4});
+    std::vector<float> signs(3, 1);
+    sk::detail::HostKernels::fill({}, std::span(signs).first(2), -0.0F);
+    CHECK(std::signbit(signs[0]));
+    CHECK(signs[2] == 1);
 }
 
 TEST_CASE_TEMPLATE("accumulate: adds in the sum's arithmetic type and rounds once", Sum, double, float, sk::bf16,
