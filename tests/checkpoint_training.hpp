@@ -119,7 +119,7 @@ struct Training {
                 const auto view = window.view(p);
                 const std::vector<T>& whole = model.at(name);
                 std::vector<T> held(view.size());
-                sk::host::AnyKernels::copy_out(group.context().compute_stream(),
+                sk::host::AnyKernels::copy_out(group.rank().compute_stream(),
                                                std::span<const T>(view.data(), view.size()), std::span<T>(held));
                 parameter.part.for_each_run(0, held.size(), [&](std::size_t i, std::size_t at, std::size_t run) {
                     if (at + run > whole.size() ||

@@ -86,7 +86,7 @@ class RankRun {
   public:
     RankRun(shardkit::Rank& rank, const Options& options, const Folder& folder, CountedFiles& disk,
             CountedFiles& cached, Measured& measured)
-        : context_(rank),
+        : rank_(rank),
           options_(options),
           folder_(folder),
           disk_(disk),
@@ -103,13 +103,13 @@ class RankRun {
             std::array<Interval, timings> of_round = one_round(round % 2 == 0);
             if (round > 0) { own.insert(own.end(), of_round.begin(), of_round.end()); }  // the first one warms up
         }
-        const std::vector<double> seconds = world_seconds(context_, own);
+        const std::vector<double> seconds = world_seconds(rank_, own);
         const auto summary = [&](std::size_t timing) {
             std::vector<double> times;
             for (std::size_t at = timing; at < seconds.size(); at += timings) { times.push_back(seconds[at]); }
             return summarise(times);
         };
-        if (context_.rank() != 0) { return; }
+        if (rank_.rank() != 0) { return; }
         const char* const written = "plain pwrite into the page cache";
         measured_.rows = {{"save", "plain pwrite and fdatasync", summary(0), summary(1)},
                           {"save, page cache", written, summary(2), summary(3)},
@@ -124,16 +124,16 @@ class RankRun {
     static constexpr std::size_t timings = 12;
 
     void save(const std::string& name, CountedFiles& files) {
-        shardkit::checkpoint::save(context_, folder_.of(name), 1, model_.state(), {.files = &files});
+        shardkit::checkpoint::save(rank_, folder_.of(name), 1, model_.state(), {.files = &files});
     }
     void load(const std::string& name, CountedFiles& files) {
-        shardkit::checkpoint::load(context_, folder_.of(name) + "/step-00000001", model_.state(), {.files = &files});
+        shardkit::checkpoint::load(rank_, folder_.of(name) + "/step-00000001", model_.state(), {.files = &files});
     }
     /// On rank 0; the others wait.
     void alone(const std::function<void()>& work) {
-        meet(context_);
-        if (context_.rank() == 0) { work(); }
-        meet(context_);
+        meet(rank_);
+        if (rank_.rank() == 0) { work(); }
+        meet(rank_);
     }
     void make_plain() {
         alone([&] { plain_.make(model_.numel() * 4); });
@@ -160,9 +160,9 @@ class RankRun {
                 forget_peak();
                 before = program::ResidentMemory::read().now;
             });
-            const std::uint64_t calls_before = collectives_of(context_);
+            const std::uint64_t calls_before = collectives_of(rank_);
             work();
-            const std::uint64_t made = collectives_of(context_) - calls_before;
+            const std::uint64_t made = collectives_of(rank_) - calls_before;
             alone([&] {
                 calls = made;
                 const std::uint64_t peak = program::ResidentMemory::read().peak;
@@ -170,16 +170,16 @@ class RankRun {
             });
         };
         counted(measured_.collectives_save, measured_.extra_memory_save, [&] { save("kept", disk_); });
-        Model other(context_, options_.chosen_policy(), options_.elements);
+        Model other(rank_, options_.chosen_policy(), options_.elements);
         const std::string kept = folder_.of("kept") + "/step-00000001";
         counted(measured_.collectives_load, measured_.extra_memory_load,
-                [&] { shardkit::checkpoint::load(context_, kept, other.state(), {.files = &disk_}); });
+                [&] { shardkit::checkpoint::load(rank_, kept, other.state(), {.files = &disk_}); });
         alone([&] {
             measured_.bytes_written = disk_.written;
             measured_.bytes_read = disk_.was_read;
             measured_.state_bytes = model_.numel() * 12;
         });
-        shardkit::checkpoint::save(context_, folder_.of("again"), 1, other.state(), {.files = &cached_});
+        shardkit::checkpoint::save(rank_, folder_.of("again"), 1, other.state(), {.files = &cached_});
         alone([&] { measured_.wrong = different_bytes(kept, folder_.of("again") + "/step-00000001"); });
         remove("again");
     }
@@ -188,7 +188,7 @@ class RankRun {
     std::array<Interval, timings> one_round(bool first) {
         std::array<Interval, timings> t;
         const auto timed_save = [&](std::size_t timing, CountedFiles& files) {
-            t[timing] = timed(context_, [&] { save("timed", files); });
+            t[timing] = timed(rank_, [&] { save("timed", files); });
             remove("timed");
         };
         const auto unseen = [](std::span<const char>) {};
@@ -198,7 +198,7 @@ class RankRun {
         };
         const auto plain = [&](std::size_t timing, bool to_disk, const auto& look) {
             make_plain();
-            t[timing] = timed(context_, [&] { plain_.write(to_disk, look); });
+            t[timing] = timed(rank_, [&] { plain_.write(to_disk, look); });
             remove_plain();
         };
         remove_plain();
@@ -209,24 +209,24 @@ class RankRun {
         in_turn(
             first, [&] { plain(10, false, digested); }, [&] { plain(11, false, unseen); });
         std::unique_ptr<shardkit::checkpoint::PendingSave> pending;
-        t[4] = timed(context_, [&] {
-            pending = std::make_unique<shardkit::checkpoint::PendingSave>(shardkit::checkpoint::begin_save(
-                context_, folder_.of("timed"), 1, model_.state(), {.files = &cached_}));
+        t[4] = timed(rank_, [&] {
+            pending = std::make_unique<shardkit::checkpoint::PendingSave>(
+                shardkit::checkpoint::begin_save(rank_, folder_.of("timed"), 1, model_.state(), {.files = &cached_}));
         });
-        t[5] = timed(context_, [&] { std::move(*pending).commit(); });
+        t[5] = timed(rank_, [&] { std::move(*pending).commit(); });
         remove("timed");
         make_plain();
         plain_.write(true, unseen);
         load("kept", cached_);
-        t[6] = timed(context_, [&] { load("kept", cached_); });
+        t[6] = timed(rank_, [&] { load("kept", cached_); });
         plain_.read();
-        t[7] = timed(context_, [&] { plain_.read(); });
+        t[7] = timed(rank_, [&] { plain_.read(); });
         alone([&] { PlainFiles::forget(folder_.of(".")); });
-        t[8] = timed(context_, [&] { load("kept", cached_); });
-        t[9] = timed(context_, [&] { plain_.read(); });
+        t[8] = timed(rank_, [&] { load("kept", cached_); });
+        t[9] = timed(rank_, [&] { plain_.read(); });
         return t;
     }
-    shardkit::Rank& context_;
+    shardkit::Rank& rank_;
     const Options& options_;
     const Folder& folder_;
     CountedFiles& disk_;

@@ -36,7 +36,7 @@ class Step final : public EngineWorkload {
     static constexpr double max_norm = 1;
 
   public:
-    Step(shardkit::Rank& rank, std::size_t n, std::size_t groups) : Base(rank), context_(rank), n_(n) {
+    Step(shardkit::Rank& rank, std::size_t n, std::size_t groups) : Base(rank), rank_(rank), n_(n) {
         const std::size_t count = std::min(n, groups);
         layers_.reserve(count);
         for (std::size_t g = 0; g < count; ++g) {
@@ -89,7 +89,7 @@ class Step final : public EngineWorkload {
   private:
     std::size_t size_of(std::size_t group) const { return bounds_[group + 1] - bounds_[group]; }
 
-    shardkit::Rank& context_;
+    shardkit::Rank& rank_;
     std::size_t n_;
     std::vector<Layer> layers_;
     std::optional<Model> model_;

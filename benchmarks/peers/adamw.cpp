@@ -25,8 +25,8 @@ namespace {
 using namespace benchmarks::peers;
 
 void serve_library() {
-    shardkit::self::run(shardkit::DeviceMesh<1>{}, [](auto& context) {
-        serve_adamw([&](std::size_t n) { return std::make_unique<LibraryAdamW>(context, n); });
+    shardkit::self::run(shardkit::DeviceMesh<1>{}, [](auto& rank) {
+        serve_adamw([&](std::size_t n) { return std::make_unique<LibraryAdamW>(rank, n); });
     });
 }
 

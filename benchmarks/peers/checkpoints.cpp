@@ -52,7 +52,7 @@ struct Shared {
 class Rank {
   public:
     Rank(shardkit::Rank& rank, Shared& shared, std::uint64_t elements)
-        : context_(rank),
+        : rank_(rank),
           shared_(shared),
           elements_(elements),
           model_(rank, checkpoints::Options{}.chosen_policy(), elements),
@@ -61,16 +61,16 @@ class Rank {
     }
 
     void serve() {
-        if (context_.rank() == 0) {
-            answer(facts({{"ranks", context_.world_size()}, {"bytes", model_.numel() * 12}, {"pinned", false}}));
+        if (rank_.rank() == 0) {
+            answer(facts({{"ranks", rank_.world_size()}, {"bytes", model_.numel() * 12}, {"pinned", false}}));
         }
         for (;;) {
-            meet(context_);
-            if (context_.rank() == 0) { shared_.command = words_of(read_line()); }
-            meet(context_);
+            meet(rank_);
+            if (rank_.rank() == 0) { shared_.command = words_of(read_line()); }
+            meet(rank_);
             if (shared_.command.empty() || shared_.command.front() == "quit") { return; }
             const auto seconds = obey();
-            if (context_.rank() == 0) {
+            if (rank_.rank() == 0) {
                 answer(seconds ? nlohmann::json{{"seconds", *seconds}} : nlohmann::json::object());
             }
         }
@@ -82,29 +82,28 @@ class Rank {
         const std::string& verb = command.front();
         if (verb == "save") {
             return world_seconds_of(
-                context_, [&] { shardkit::checkpoint::save(context_, word_at(command, 3), 1, state(), options()); });
+                rank_, [&] { shardkit::checkpoint::save(rank_, word_at(command, 3), 1, state(), options()); });
         }
         if (verb == "begin_save" && !pending_) {
-            return world_seconds_of(context_, [&] {
+            return world_seconds_of(rank_, [&] {
                 pending_ = std::make_unique<shardkit::checkpoint::PendingSave>(
-                    shardkit::checkpoint::begin_save(context_, word_at(command, 3), 1, state(), options()));
+                    shardkit::checkpoint::begin_save(rank_, word_at(command, 3), 1, state(), options()));
             });
         }
         if (verb == "commit" && pending_) {
-            const auto seconds = world_seconds_of(context_, [&] { std::move(*pending_).commit(); });
+            const auto seconds = world_seconds_of(rank_, [&] { std::move(*pending_).commit(); });
             pending_.reset();
             return seconds;
         }
         if (verb == "load") {
-            return world_seconds_of(context_, [&] {
-                shardkit::checkpoint::load(context_, word_at(command, 3), state(), {.files = &shared_.files()});
+            return world_seconds_of(rank_, [&] {
+                shardkit::checkpoint::load(rank_, word_at(command, 3), state(), {.files = &shared_.files()});
             });
         }
         if (verb == "again") {
-            Model other(context_, checkpoints::Options{}.chosen_policy(), elements_);
-            shardkit::checkpoint::load(context_, word_at(command, 1), other.state(), {.files = shared_.cached.get()});
-            shardkit::checkpoint::save(context_, word_at(command, 2), 1, other.state(),
-                                       {.files = shared_.cached.get()});
+            Model other(rank_, checkpoints::Options{}.chosen_policy(), elements_);
+            shardkit::checkpoint::load(rank_, word_at(command, 1), other.state(), {.files = shared_.cached.get()});
+            shardkit::checkpoint::save(rank_, word_at(command, 2), 1, other.state(), {.files = shared_.cached.get()});
             return std::nullopt;
         }
         throw std::invalid_argument("command '" + verb +
@@ -115,7 +114,7 @@ class Rank {
     }
     shardkit::checkpoint::SaveOptions options() const { return {.files = &shared_.files()}; }
 
-    shardkit::Rank& context_;
+    shardkit::Rank& rank_;
     Shared& shared_;
     std::uint64_t elements_;
     Model model_;

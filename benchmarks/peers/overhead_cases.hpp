@@ -53,13 +53,13 @@ template <class Policy>
 class GroupCase : public OverheadCase {
   protected:
     GroupCase(shardkit::Rank& rank, std::size_t n)
-        : context_(rank), layer_(rank, "layer", {shardkit::shape<Weight>(n)}), model_(shardkit::Model{layer_}) {
+        : rank_(rank), layer_(rank, "layer", {shardkit::shape<Weight>(n)}), model_(shardkit::Model{layer_}) {
         layer_.initialize([](std::string_view, std::string_view, std::uint64_t) { return 1.0; });
     }
-    float ranks() const { return static_cast<float>(context_.world_size()); }
+    float ranks() const { return static_cast<float>(rank_.world_size()); }
 
     using Layer = shardkit::Sharded<Weight, Policy>;
-    shardkit::Rank& context_;
+    shardkit::Rank& rank_;
     Layer layer_;
     decltype(shardkit::Model{std::declval<Layer&>()}) model_;
 };
@@ -86,9 +86,9 @@ class WindowCase final : public GroupCase<Policy> {
         for (std::size_t i = 0; i < times; ++i) {
             if constexpr (shards) {
                 shardkit::all_gather(
-                    this->context_.world(),
+                    this->rank_.world(),
                     std::span<const float>(shardkit::detail::Access::state(this->layer_).parameters().resting()),
-                    full_, this->context_.communication_stream());
+                    full_, this->rank_.communication_stream());
             }
             this->keep();
         }
@@ -163,16 +163,16 @@ class ReduceCase final : public GroupCase<Policy> {
         this->keep();
     }
     void bare_step(float gradient) {
-        const auto stream = this->context_.communication_stream();
-        shardkit::host::AnyKernels::fill(this->context_.compute_stream(), full_,
+        const auto stream = this->rank_.communication_stream();
+        shardkit::host::AnyKernels::fill(this->rank_.compute_stream(), full_,
                                          0.0F);  // the same memset on both sides
-        if (gradient != 0) { shardkit::host::AnyKernels::fill(this->context_.compute_stream(), full_, gradient); }
+        if (gradient != 0) { shardkit::host::AnyKernels::fill(this->rank_.compute_stream(), full_, gradient); }
         this->keep();
         if constexpr (shards) {
-            shardkit::reduce_scatter(this->context_.world(), shardkit::ReduceOp::sum, std::span<const float>(full_),
+            shardkit::reduce_scatter(this->rank_.world(), shardkit::ReduceOp::sum, std::span<const float>(full_),
                                      shardkit::gradient_shard(this->layer_), stream);
         } else {
-            shardkit::all_reduce_in_place(this->context_.world(), shardkit::ReduceOp::sum, full_, stream);
+            shardkit::all_reduce_in_place(this->rank_.world(), shardkit::ReduceOp::sum, full_, stream);
         }
         this->keep();
     }
@@ -184,11 +184,10 @@ class ReduceCase final : public GroupCase<Policy> {
 /// sides.
 class RecordedCase final : public OverheadCase {
   public:
-    RecordedCase(shardkit::Rank& rank, std::size_t n)
-        : context_(rank), shard_(n, 1.0F), full_(n * rank.world_size()) {}
+    RecordedCase(shardkit::Rank& rank, std::size_t n) : rank_(rank), shard_(n, 1.0F), full_(n * rank.world_size()) {}
     std::size_t verbs() const override { return 16; }
     void wrapped(std::size_t times) override {
-        const auto& label = context_.world().label();
+        const auto& label = rank_.world().label();
         for (std::size_t i = 0; i < times * verbs(); ++i) {
             constexpr auto type = shardkit::ElementType::fp32;
             const shardkit::Call call =
@@ -217,12 +216,12 @@ class RecordedCase final : public OverheadCase {
 
   private:
     void gather() {
-        shardkit::all_gather(context_.world(), std::span<const float>(shard_), std::span<float>(full_),
-                             context_.communication_stream());
+        shardkit::all_gather(rank_.world(), std::span<const float>(shard_), std::span<float>(full_),
+                             rank_.communication_stream());
         keep();
     }
 
-    shardkit::Rank& context_;
+    shardkit::Rank& rank_;
     std::vector<float> shard_;
     std::vector<float> full_;
     shardkit::detail::Recorder recorder_;

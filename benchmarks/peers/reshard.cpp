@@ -80,10 +80,10 @@ class Matrices {
 
 /// Where matrices are brought to, and the plan for it.
 struct Destination {
-    Destination(sk::Rank& context, const sk::ReshardSide& from, const Mesh& mesh, std::size_t rows)
-        : rank(mesh, sk::split(context.world(), 0, context.rank(), "destination")),
+    Destination(sk::Rank& source, const sk::ReshardSide& from, const Mesh& mesh, std::size_t rows)
+        : rank(mesh, sk::split(source.world(), 0, source.rank(), "destination")),
           held(rank, sk::DynamicPolicy(sk::NoShard{}), rows),
-          plan(sk::plan_reshard(context, from, held.model())) {}
+          plan(sk::plan_reshard(source, from, held.model())) {}
 
     sk::MeshRank<Mesh> rank;
     Matrices held;

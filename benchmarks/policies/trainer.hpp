@@ -38,7 +38,7 @@ namespace benchmarks::policies {
 template <class T>
 using Reference = std::vector<std::vector<std::vector<T>>>;
 
-/// One policy's model on one rank, with its own context, pools and account, over the world of `context`. Its calls
+/// One policy's model on one rank, with its own Rank, pools and account, over the world of `rank`. Its calls
 /// are collective over the world.
 template <class T>
 class Trainer {
@@ -55,12 +55,12 @@ class Trainer {
         : options_(&options),
           choice_(choice),
           account_(std::make_shared<ByteAccount>()),
-          context_(rank.grid(), Communicator(std::make_shared<CountedVerbs>(rank.world().verbs(), account_)),
-                   {.in_flight = options.in_flight(choice)},
-                   options.overlaps(choice) ? rank.streams() : shardkit::Streams{}) {
+          rank_(rank.grid(), Communicator(std::make_shared<CountedVerbs>(rank.world().verbs(), account_)),
+                {.in_flight = options.in_flight(choice)},
+                options.overlaps(choice) ? rank.streams() : shardkit::Streams{}) {
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
-            groups_.emplace_back(context_, options.groups[g].path,
+            groups_.emplace_back(rank_, options.groups[g].path,
                                  shardkit::Shapes<Elements<T>>{shardkit::shape<Elements<T>>(options.groups[g].numel)},
                                  typename Group::Options{policy, {}, {}});
             links_.push_back(busy.links_for(options.forward_seconds(g)));
@@ -101,11 +101,11 @@ class Trainer {
         const auto seconds = group_seconds(std::max(0.0, compute - options_->busy_seconds()));
         using shardkit::schedule::CommunicationLanes;
         // Threads that communicate need a processor.
-        const bool spare = options_->work_elsewhere || options_->spare_processor(context_.grid().size());
+        const bool spare = options_->work_elsewhere || options_->spare_processor(rank_.grid().size());
         const bool beside = options_->overlaps(choice_) && spare;
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : by_hand(dry_step(groups), groups);
-        return shardkit::schedule::simulate(shardkit::schedule::on_lanes(step, lanes), groups, context_.grid(),
+        return shardkit::schedule::simulate(shardkit::schedule::on_lanes(step, lanes), groups, rank_.grid(),
                                             costs(seconds, links))
             .seconds;
     }
@@ -135,8 +135,8 @@ class Trainer {
     /// So many steps with busy work, one behind the other.
     void step(std::size_t steps = 1) {
         const auto work = [&](std::size_t g, std::uint64_t times) {
-            const std::size_t slow_rank = options_->slow_in_turns ? works_++ % context_.world_size() : 0;
-            const double longer = context_.rank() == slow_rank ? 1 + options_->slow_percent / 100 : 1;
+            const std::size_t slow_rank = options_->slow_in_turns ? works_++ % rank_.world_size() : 0;
+            const double longer = rank_.rank() == slow_rank ? 1 + options_->slow_percent / 100 : 1;
             if (options_->work_elsewhere) {
                 BusyWork::wait(longer * static_cast<double>(times) * options_->forward_seconds(g));
             } else {
@@ -150,7 +150,7 @@ class Trainer {
             if (!options_->work_elsewhere) { std::fill(gradient.begin(), gradient.end(), static_cast<T>(0.25F)); }
         };
         for (std::size_t i = 0; i < steps; ++i) { run_step(forward, backward); }
-        context_.synchronize();
+        rank_.synchronize();
     }
     /// The same without their collectives.
     void compute(std::size_t steps) {
@@ -162,16 +162,16 @@ class Trainer {
     }
     /// These collectives alone, back to back, of so many steps.
     void communicate(std::size_t steps) {
-        for (std::size_t i = 0; i < steps; ++i) { log_.replay(context_.communication_stream()); }
-        context_.communication_stream().synchronize();
+        for (std::size_t i = 0; i < steps; ++i) { log_.replay(rank_.communication_stream()); }
+        rank_.communication_stream().synchronize();
     }
 
     std::size_t peak_bytes() const { return account_->peak; }
     shardkit::Plan plan() {
         if (schedule_) {
             return shardkit::schedule::plan(
-                *schedule_, shardkit::describe_groups(shardkit::Model{groups_}), context_.grid(),
-                {.optimizer_states = options_->optimizer_states(), .engine = context_.world().traits()});
+                *schedule_, shardkit::describe_groups(shardkit::Model{groups_}), rank_.grid(),
+                {.optimizer_states = options_->optimizer_states(), .engine = rank_.world().traits()});
         }
         return shardkit::plan(shardkit::Model{groups_}, {.microbatches = options_->microbatches,
                                                          .in_flight = options_->in_flight(choice_),
@@ -194,7 +194,7 @@ class Trainer {
     }
     shardkit::schedule::StepCosts costs(std::span<const shardkit::schedule::GroupSeconds> seconds,
                                         const shardkit::planner::TimeModel::Links& links) const {
-        return {seconds, {links, links, 0}, context_.world().traits()};
+        return {seconds, {links, links, 0}, rank_.world().traits()};
     }
     /// The step as run_step makes it.
     shardkit::Schedule dry_step(Groups groups) const {
@@ -228,7 +228,7 @@ class Trainer {
         return step;
     }
 
-    shardkit::engine::Journal& journal() const { return context_.world().label().journal; }
+    shardkit::engine::Journal& journal() const { return rank_.world().label().journal; }
 
     static double difference(T value, T expected) noexcept {
         const double a = static_cast<double>(static_cast<Number>(value));
@@ -279,11 +279,11 @@ class Trainer {
         for (std::size_t g = 0; g < groups_.size(); ++g) {
             groups_[g].initialize([&](auto, auto, std::uint64_t i) { return Values::parameter(g, i); });
         }
-        const shardkit::AxisGrid& grid = context_.grid();
+        const shardkit::AxisGrid& grid = rank_.grid();
         const std::size_t dp = grid.extent(shardkit::Dp::name);
         const std::size_t cp = grid.extent(shardkit::Cp::name);
-        const std::size_t data_rank = grid.coordinate(shardkit::Dp::name, context_.rank()) * cp +
-                                      grid.coordinate(shardkit::Cp::name, context_.rank());
+        const std::size_t data_rank = grid.coordinate(shardkit::Dp::name, rank_.rank()) * cp +
+                                      grid.coordinate(shardkit::Cp::name, rank_.rank());
         for (std::size_t step = 0; step < check_steps; ++step) {
             const auto forward = [&](std::size_t g, std::span<const T> values) { visit(step, g, values); };
             const auto backward = [&](std::size_t g, std::size_t m, std::span<const T> values,
@@ -302,14 +302,14 @@ class Trainer {
             const auto values = window[Elements<T>{}];
             visit(check_steps, g, std::span<const T>(values.data(), values.size()));
         }
-        context_.synchronize();
+        rank_.synchronize();
     }
 
     const Options* options_;
     ScheduleChoice choice_;
     CallLog<Communicator, T> log_;
     std::shared_ptr<ByteAccount> account_;
-    shardkit::Rank context_;
+    shardkit::Rank rank_;
     Model groups_;
     std::vector<std::uint64_t> links_;
     std::unique_ptr<shardkit::Optimizer> optimizer_;

@@ -46,9 +46,9 @@ void take(sk::TrafficLog& log, Traffic& traffic) {
 /// One step towards zero: the gradient of a weight is the weight.
 template <class Layer, class Optimizer>
 void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFacts& facts) {
-    const auto took = [&](std::size_t call) { take(layer.context().traffic(), facts.traffic[call]); };
+    const auto took = [&](std::size_t call) { take(layer.rank().traffic(), facts.traffic[call]); };
     facts.traffic = {};
-    layer.context().traffic().clear();
+    layer.rank().traffic().clear();
     sk::Model model{layer};
     sk::Accumulation accumulation{model, sk::until_reduced};  // so that what adding communicates is not in reducing's
     for (std::size_t m = 0; m < microbatches; ++m) {

@@ -21,7 +21,7 @@ namespace {
 
 using namespace benchmarks::kernels;
 
-/// f(context) on the one rank of a World, whose streams work as late as they may, and then early.
+/// f(rank) on the one rank of a World, whose streams work as late as they may, and then early.
 template <class F>
 void on_a_gpu(const F& f) {
     for (const standin::Pace pace : {standin::Pace::lazy, standin::Pace::eager}) {

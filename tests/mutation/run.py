@@ -50,8 +50,6 @@ OTHER = re.compile(r"(?:TreelessOp\()?(?:sk::)?ReduceOp::(?:max|min)\)?|op")
 AXES = {
     "comm": [],
     "comms_[row.over]": [],
-    "context.world()": ["context.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
-                        "context.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
     "rank.world()": ["rank.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
                      "rank.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
     "tp": [],
@@ -61,8 +59,8 @@ AXES = {
 }
 # The same for one file, where another communicator is at hand.
 AXES_IN = {
-    "engine_links.hpp": {"tp_": ["context_.template sub_mesh<sk::Axes<sk::Dp>>()",
-                                 "context_.template sub_mesh<sk::Axes<sk::Cp>>()"]},
+    "engine_links.hpp": {"tp_": ["rank_.template sub_mesh<sk::Axes<sk::Dp>>()",
+                                 "rank_.template sub_mesh<sk::Axes<sk::Cp>>()"]},
 }
 MADE = re.compile(r"rank\.template sub_mesh<sk::Axes<(?P<axes>[^>]*)>>\(\)")
 WRONG = {
@@ -182,9 +180,9 @@ LAUNCHES = "shardkit/muon/matrix_launches.hpp"
 PLACEMENT = "shardkit/muon/matrix_placement.hpp"
 MUON = "shardkit/muon/muon.hpp"
 NEWTON = "shardkit/muon/newton_schulz.hpp"
-TO_OWNERS = """exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received,
+TO_OWNERS = """exchange_pieces(step.rank, batch.of.sent, pieces_[slot].span(), batch.of.received,
                                 owned_[slot].span(), step.where);"""
-FROM_OWNERS = """exchange_pieces(step.context, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
+FROM_OWNERS = """exchange_pieces(step.rank, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
                         step.where);"""
 TO_COPIES = """broadcast(*copies.ranks, pieces_[slot].span().subspan(piece->offset, piece->elements.size()), copies.root,
                       communication, step.where);"""
@@ -882,7 +880,7 @@ ROWS_OF_TOKENS = "shardkit/expert_parallel/token_rows.hpp"
 TOKENS = "shardkit/expert_parallel/token_exchange.hpp"
 ADDS = "if (adds) { accumulate(last->target, applied.carry, stream); }"
 SENT = """all_to_all_uneven(ranks_, from, std::span<const std::size_t>(sent), to,
-                          std::span<const std::size_t>(received), context_->compute_stream(), where);"""
+                          std::span<const std::size_t>(received), rank_->compute_stream(), where);"""
 FORGOTTEN = """throw_usage_error(where, "'", path,
                               "': reduce() before any gradient was added; call add, add_zero or skip");"""
 # The ranks that have the same experts.
@@ -890,7 +888,7 @@ ONE_EXPERTS_RANKS = """[&]() -> const Communicator& {
     for (Group& group : Access::each(groups, where)) {
         if (group.geometry().experts) { return group.communicators().data; }
     }
-    return context.world();
+    return rank.world();
 }()"""
 EXPERTS = [
     (ROWS_OF_TOKENS, "padding left as it was", "to[j] = T{};", "static_cast<void>(j);"),
@@ -909,7 +907,7 @@ EXPERT_EXPRESSIONS = [
      "shards * replicas == 1 ? 1 : shards * replicas * ep"),
     (GRADIENTS, "a rank whose shard has no element that skips a sum", "if ([[is_nothing(row)]]) { continue; }",
      "is_nothing(row) || geometry_->own.begin >= geometry_->parameters[geometry_->parameters.size() - 1].range.end"),
-    ("shardkit/optim/norm.hpp", "a norm over the ranks of one expert", "all_reduce_span([[context.world()]], TreelessOp(squares ?", ONE_EXPERTS_RANKS),
+    ("shardkit/optim/norm.hpp", "a norm over the ranks of one expert", "all_reduce_span([[rank.world()]], TreelessOp(squares ?", ONE_EXPERTS_RANKS),
     (GROUP, "replicas in the norm", "const bool counts = [[geometry_.table.reduced == Extent::piece || geometry_.replica_index == 0]];", "true"),
     ("shardkit/reshard/reshard_run.hpp", "moments of before a reshard", "options.states = [[options_.states]];", "false"),
     (GEOMETRY, "slices that do not know ep", "return [[(replica_index * shards + shard_index) * ep + ep_index]];",

@@ -26,7 +26,7 @@ EXCUSED = {
         "behind copy_in, in which the engines that are here wait for that stream",
 }
 # Of a stream, or of a store whose `wait` makes the compute stream wait; Window's own `wait` returns something.
-WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))\.wait\((?P<event>[^;]*)\);")
+WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:rank_|state_|state)(?:->|\.)\w+\(\))\.wait\((?P<event>[^;]*)\);")
 
 
 # Whose waits another program than the containers' looks for.
@@ -40,8 +40,8 @@ NORM_WAIT = re.compile(r"(?<=[\s{;])group\.gradients\(\)\.wait\((?P<event>)\);")
 SUMS_WAIT = re.compile(r"(?<=[\s{;])state\.gradients\(\)\.wait\((?P<event>)\);")
 
 # Of the host for the streams, and of what runs later for a gather that nobody waits for.
-END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|compute|communication|reduction|"
-                 r"context_?(?:->|\.)(?:compute|communication)_stream\(\))(?:->|\.))?(?:settle|synchronize)\((?P<event>)[^;{]*\);")
+END = re.compile(r"(?<=[\s{;])(?:(?:rank_|streams_|stream|compute|communication|reduction|"
+                 r"rank_?(?:->|\.)(?:compute|communication)_stream\(\))(?:->|\.))?(?:settle|synchronize)\((?P<event>)[^;{]*\);")
 # Of a rank's streams for each other, around what captures and launches them.
 FORK = re.compile(r"(?<=[\s{;])(?:compute|communication|reduction)\.wait\((?P<event>[^;]*)\);")
 

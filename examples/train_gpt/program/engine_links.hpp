@@ -44,7 +44,7 @@ class EngineLinks final : public Links<S> {
   public:
     /// Collective over the mesh. Passes are of at most the options' shape.
     EngineLinks(sk::Rank& rank, const Options& options)
-        : context_(rank),
+        : rank_(rank),
           tp_(rank.template sub_mesh<sk::Axes<sk::Tp>>()),
           sequence_parallel_(options.split().splits_tokens() ? sk::tp::SequenceParallel::on
                                                              : sk::tp::SequenceParallel::off) {
@@ -58,16 +58,16 @@ class EngineLinks final : public Links<S> {
     }
 
     const S* gather_tokens(std::span<const S> part, std::span<S> gathered) override {
-        return sk::tp::gather_tokens(tp_, sequence_parallel_, part, gathered, context_.compute_stream()).data();
+        return sk::tp::gather_tokens(tp_, sequence_parallel_, part, gathered, rank_.compute_stream()).data();
     }
     void sum_tokens(std::span<Arithmetic<S>> partial, std::span<Arithmetic<S>> sum) override {
-        sk::tp::sum_tokens(tp_, sequence_parallel_, partial, sum, context_.compute_stream());
+        sk::tp::sum_tokens(tp_, sequence_parallel_, partial, sum, rank_.compute_stream());
     }
     void max_over_tp(std::span<Arithmetic<S>> values) override {
-        sk::all_reduce_in_place(tp_, sk::ReduceOp::max, values, context_.compute_stream());
+        sk::all_reduce_in_place(tp_, sk::ReduceOp::max, values, rank_.compute_stream());
     }
     void sum_over_tp(std::span<Arithmetic<S>> values) override {
-        sk::all_reduce_in_place(tp_, sk::ReduceOp::sum, values, context_.compute_stream());
+        sk::all_reduce_in_place(tp_, sk::ReduceOp::sum, values, rank_.compute_stream());
     }
     void each_block(std::span<const S> own, BlockUse<S> use) override {
         with_exchange([&](auto& exchange) {
@@ -94,7 +94,7 @@ class EngineLinks final : public Links<S> {
         }
     }
 
-    sk::Rank& context_;
+    sk::Rank& rank_;
     sk::Communicator tp_;
     sk::tp::SequenceParallel sequence_parallel_;
     std::optional<sk::cp::RingExchange<S>> ring_;

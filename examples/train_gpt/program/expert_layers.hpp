@@ -115,7 +115,7 @@ class ExpertLayers {
     /// Collective over the mesh.
     ExpertLayers(sk::Rank& rank, const ModelConfig& config, const Split& split, std::size_t tokens,
                  const Place& place = {})
-        : context_(&rank),
+        : rank_(&rank),
           place_(place),
           tp_(rank.template sub_mesh<sk::Axes<sk::Tp>>()),
           exchange_(rank, sk::ep::ranks(rank), config.experts),
@@ -147,7 +147,7 @@ class ExpertLayers {
             l.routes = exchange_.route_counted(std::span<const std::uint64_t>(kept.choices.counts, x_.experts));
         }
         const auto rows = sent(l, scratch_.rows), received = this->received(l, kept.received);
-        sk::ep::write_rows(*context_, choice_of(l), x_.top, x_.width, view(tokens_of(kept.norm.out)), {}, rows);
+        sk::ep::write_rows(*rank_, choice_of(l), x_.top, x_.width, view(tokens_of(kept.norm.out)), {}, rows);
         exchange_.dispatch(l.routes, x_.width, view(rows), received);
         for_each_part(l.routes, {x_.width, x_.hidden},
                       [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
@@ -162,7 +162,7 @@ class ExpertLayers {
                       });
         exchange_.combine(l.routes, x_.width, view(this->received(l, scratch_.made)), sent(l, kept.back));
         const auto out = tokens_of(scratch_.out);
-        sk::ep::sum_rows(*context_, row_of(l), x_.top, x_.width, view(sent(l, kept.back)), weights(l), out);
+        sk::ep::sum_rows(*rank_, row_of(l), x_.top, x_.width, view(sent(l, kept.back)), weights(l), out);
         sum_over_tp(out);
         add_rounded(x, scratch_.out, out.size(), place_);
     }
@@ -178,10 +178,10 @@ class ExpertLayers {
         const auto d_out = view(tokens_of(d_x));
         // Back the way that the outputs came.
         const std::span<A> d_weights(scratch_.d_weights, tokens_ * x_.top);
-        sk::ep::weight_gradients(*context_, row_of(l), x_.top, x_.width, view(sent(l, kept.back)), d_out, d_weights);
+        sk::ep::weight_gradients(*rank_, row_of(l), x_.top, x_.width, view(sent(l, kept.back)), d_out, d_weights);
         sum_over_tp(d_weights);
         const auto rows = sent(l, scratch_.rows);
-        sk::ep::write_rows(*context_, choice_of(l), x_.top, x_.width, d_out, weights(l), rows);
+        sk::ep::write_rows(*rank_, choice_of(l), x_.top, x_.width, d_out, weights(l), rows);
         exchange_.dispatch(l.routes, x_.width, view(rows), received(l, scratch_.made));
         for_each_part(l.routes, {x_.hidden, x_.width},
                       [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
@@ -200,8 +200,7 @@ class ExpertLayers {
                       });
         exchange_.combine(l.routes, x_.width, view(received(l, kept.received)), sent(l, kept.back));
         const auto d_norm = tokens_of(scratch_.d_norm);
-        sk::ep::sum_rows(*context_, row_of(l), x_.top, x_.width, view(sent(l, kept.back)), std::span<const A>(),
-                         d_norm);
+        sk::ep::sum_rows(*rank_, row_of(l), x_.top, x_.width, view(sent(l, kept.back)), std::span<const A>(), d_norm);
         sum_over_tp(d_norm);
         // The router, which each rank of tp has whole.
         const LinearShape of_router{tokens_, x_.width, x_.experts};
@@ -253,7 +252,7 @@ class ExpertLayers {
     void sum_over_tp(std::span<X> values) const {
         if (tp_.size() == 1) { return; }
         if constexpr (std::same_as<X, A>) {
-            sk::all_reduce_in_place(tp_, sk::ReduceOp::sum, values, context_->compute_stream());
+            sk::all_reduce_in_place(tp_, sk::ReduceOp::sum, values, rank_->compute_stream());
         } else {
             place_.each(values.size(), Convert<X, A>{values.data(), scratch_.summed});
             sum_over_tp(std::span<A>(scratch_.summed, values.size()));
@@ -311,7 +310,7 @@ class ExpertLayers {
         }
     }
 
-    sk::Rank* context_;
+    sk::Rank* rank_;
     Place place_;
     sk::Communicator tp_;
     sk::ep::TokenExchange exchange_;

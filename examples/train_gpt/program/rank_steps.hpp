@@ -104,7 +104,7 @@ class RankSteps {
     template <class Make>
     RankSteps(sk::Rank& rank, const Job& job, Results* results, const CountedAllocations* counted, const Make& make,
               const Place& place = {})
-        : context_(rank), job_(job), counted_(counted), results_(results), trainer_(rank, job, make, place) {}
+        : rank_(rank), job_(job), counted_(counted), results_(results), trainer_(rank, job, make, place) {}
 
     /// All of them, or up to a signal: whether it was all. `give`: give(trainer) gives the streams the next step.
     template <class Give>
@@ -127,12 +127,12 @@ class RankSteps {
             const bool last = s + 1 == end;
             if (last && traces()) { together_ = trainer_.together(); }
             if (last) {
-                context_.traffic().clear();
+                rank_.traffic().clear();
                 multiply_adds_before_ = multiply_adds();
             }
             if (s == first_timed && times) { trainer_.measure(); }
-            context_.set_step(static_cast<std::uint32_t>(s + 1));
-            if (context_.rank() == job_.options.slow_rank && job_.options.slow_seconds > 0) {
+            rank_.set_step(static_cast<std::uint32_t>(s + 1));
+            if (rank_.rank() == job_.options.slow_rank && job_.options.slow_seconds > 0) {
                 std::this_thread::sleep_for(std::chrono::duration<double>(job_.options.slow_seconds));
             }
             const std::uint64_t before = allocations();
@@ -166,7 +166,7 @@ class RankSteps {
             hash(s + 1);
             // Before a save, so that a checkpoint has what was verified.
             if (job_.options.verify_every != 0 && (s + 1) % job_.options.verify_every == 0) { trainer_.verify(); }
-            const int signal = last && job_.options.sample == 0 ? 0 : agreed_signal(context_, job_);
+            const int signal = last && job_.options.sample == 0 ? 0 : agreed_signal(rank_, job_);
             if (job_.options.saves(s + 1, last || signal != 0)) {
                 std::string folder = trainer_.save(s + 1);
                 if (reports()) { results_->saved = std::move(folder); }
@@ -213,14 +213,14 @@ class RankSteps {
 
     void measure() {
         // What an engine's buffers take that is not allocated as other memory is, counts too.
-        const std::uint64_t own_peak = counted_->peak_bytes() + context_.world().most_placed_bytes();
-        auto collectives = mean_collectives(context_);
-        const Work work = work_of_ranks(context_, multiply_adds_before_);
+        const std::uint64_t own_peak = counted_->peak_bytes() + rank_.world().most_placed_bytes();
+        auto collectives = mean_collectives(rank_);
+        const Work work = work_of_ranks(rank_, multiply_adds_before_);
         for (double* const sum : {&timed_.seconds, &timed_.compute, &timed_.communication}) {
             if (timed_steps_ == 0) { break; }
-            *sum = sk::all_reduce_value(context_, *sum) / static_cast<double>(timed_steps_ * context_.world_size());
+            *sum = sk::all_reduce_value(rank_, *sum) / static_cast<double>(timed_steps_ * rank_.world_size());
         }
-        const std::uint64_t peak = sk::all_reduce_value(context_, own_peak, sk::ReduceOp::max);
+        const std::uint64_t peak = sk::all_reduce_value(rank_, own_peak, sk::ReduceOp::max);
         if (!reports()) { return; }
         results_->peak_bytes_per_rank = peak;
         results_->allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
@@ -259,7 +259,7 @@ class RankSteps {
         if (reports() && job_.hashed) { job_.hashed(lines); }
     }
 
-    sk::Rank& context_;
+    sk::Rank& rank_;
     const Job& job_;
     const CountedAllocations* counted_;
     Results* results_;

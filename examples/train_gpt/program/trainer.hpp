@@ -59,7 +59,7 @@ class Trainer {
     /// @throws FileError or std::invalid_argument, on every rank, when that cannot be read
     template <class Make>
     Trainer(sk::Rank& rank, const Job& job, const Make& make, const Place& place = {})
-        : context_(rank),
+        : rank_(rank),
           job_(job),
           options_(job.options),
           place_(place),
@@ -123,7 +123,7 @@ class Trainer {
     /// The losses of `count` steps from `first` on, each the mean over the global batch, of the newest options.every;
     /// with --slices the same for any number of ranks. Waits for the device. Collective over the data ranks.
     std::span<const double> losses(std::size_t first, std::size_t count) {
-        const auto compute = context_.compute_stream();
+        const auto compute = rank_.compute_stream();
         const auto read = [&](std::span<const double> from, std::span<double> to) {
             sk::host::AnyKernels::copy_out(compute, from, to);
         };
@@ -131,7 +131,7 @@ class Trainer {
         const std::span<double> sums = std::span(sums_).first(count);
         for (std::size_t s = 0; s < count; ++s) {
             const std::span<const double> parts = kept(std::span(losses_), first + s);
-            sums[s] = options_.slices > 0 ? sk::exact_sum(context_, data_ranks_, parts)
+            sums[s] = options_.slices > 0 ? sk::exact_sum(rank_, data_ranks_, parts)
                                           : std::accumulate(parts.begin(), parts.end(), 0.0);
         }
         if (options_.slices == 0) {
@@ -150,7 +150,7 @@ class Trainer {
     const std::vector<sk::ValuesHash>& gradient_hashes() const noexcept { return gradient_hashes_; }
     /// Those of the last step's slices, before they are added: see SliceHashes::gather. Collective over the world.
     std::vector<std::vector<sk::ValuesHash>> slice_hashes() const {
-        return slice_hashes_ ? slice_hashes_->gather(context_) : std::vector<std::vector<sk::ValuesHash>>{};
+        return slice_hashes_ ? slice_hashes_->gather(rank_) : std::vector<std::vector<sk::ValuesHash>>{};
     }
     /// Computes one slice of step `number` alone, and drops its gradients, of which slice_hashes are left.
     /// @returns its loss, the mean over its tokens
@@ -160,7 +160,7 @@ class Trainer {
         slice_hashes_->begin_step();
         slice_hashes_->begin_slice(slice);
         pass(accumulation, 0);
-        return context_.read(work_.losses().data()) * static_cast<double>(options_.slices) /
+        return rank_.read(work_.losses().data()) * static_cast<double>(options_.slices) /
                static_cast<double>(options_.tokens_per_step());
     }
     /// Those of now. Collective over the world.
@@ -173,8 +173,8 @@ class Trainer {
     void measure() { following_->measure(); }
     /// A moment that is the same on all ranks, behind all work so far. Collective over the world.
     std::chrono::steady_clock::time_point together() const {
-        sk::barrier(context_.world(), context_.compute_stream());
-        context_.synchronize();
+        sk::barrier(rank_.world(), rank_.compute_stream());
+        rank_.synchronize();
         return std::chrono::steady_clock::now();
     }
     /// The last step's times, behind measure().
@@ -183,9 +183,8 @@ class Trainer {
     /// That step's timeline on every rank, on rank 0; `start`: a moment that is the same on all ranks. Collective
     /// over the world.
     std::string trace(const sk::Schedule& schedule, std::chrono::steady_clock::time_point start) {
-        const auto ranks = sk::schedule::gather_steps(context_, following_->measured(), start);
-        return context_.rank() == 0 ? sk::schedule::trace(schedule, sk::describe_groups(groups_), ranks)
-                                    : std::string();
+        const auto ranks = sk::schedule::gather_steps(rank_, following_->measured(), start);
+        return rank_.rank() == 0 ? sk::schedule::trace(schedule, sk::describe_groups(groups_), ranks) : std::string();
     }
 
     /// Writes the state after so many steps into --save. Collective over the mesh. @returns the step's folder
@@ -193,7 +192,7 @@ class Trainer {
     std::string save(std::size_t steps) {
         auto strings = job_.identity;
         strings.emplace_back(names_key, program::name_of(name_kinds, options_.names));
-        return sk::checkpoint::save(context_, options_.save, steps, sk::checkpoint::State{groups_, *optimizer_},
+        return sk::checkpoint::save(rank_, options_.save, steps, sk::checkpoint::State{groups_, *optimizer_},
                                     {.names = tensor_names(options_.names, options_.model),
                                      .strings = std::move(strings),
                                      .keep = options_.keep})
@@ -203,7 +202,7 @@ class Trainer {
     std::string sample(std::size_t count) {
         const Token begin = job_.encoding.of_byte('\n');
         return job_.encoding.decode(
-            train_gpt::sample(context_, model_, work_.pass(), options_.model, split_, begin, count, options_.seed));
+            train_gpt::sample(rank_, model_, work_.pass(), options_.model, split_, begin, count, options_.seed));
     }
 
     /// Every parameter in full, as double; on rank 0 only, though every rank takes part.
@@ -211,9 +210,9 @@ class Trainer {
         std::vector<FinalParameter> all;
         model_.for_each_layer([&](auto& layer) {
             layer.for_each_parameter([&](const sk::PlacedParameter& parameter, std::size_t number) {
-                std::vector<double> values(context_.rank() == 0 ? parameter.shape.numel() : 0);
+                std::vector<double> values(rank_.rank() == 0 ? parameter.shape.numel() : 0);
                 layer.read_full_on(0, number, std::span<double>(values));
-                if (context_.rank() != 0) { return; }
+                if (rank_.rank() != 0) { return; }
                 all.push_back({layer.path(), std::string(parameter.name), std::move(values)});
             });
         });
@@ -230,7 +229,7 @@ class Trainer {
     /// The number in the global batch of the first sequence of microbatch m.
     std::size_t first_sequence(std::size_t m) const {
         if (options_.slices > 0) { return sk::slice_of(groups_, m) * options_.microbatch_sequences(0); }
-        return context_.grid().coordinate(sk::Dp::name, context_.rank()) * options_.sequences_per_rank() +
+        return rank_.grid().coordinate(sk::Dp::name, rank_.rank()) * options_.sequences_per_rank() +
                options_.microbatch_begin(m);
     }
     /// Writes microbatch m, sequences of step `number` from number `begin` on, among a step's tokens.
@@ -255,9 +254,9 @@ class Trainer {
     /// for.
     sk::GlobalNorm hashed_step(sk::Accumulation&& accumulation, const sk::StepOptions& how) {
         sk::Reduced reduced = sk::reduce(std::move(accumulation), how.divisor);
-        const sk::TrafficLog before = context_.traffic();
+        const sk::TrafficLog before = rank_.traffic();
         gradient_hashes_ = sk::hash_values(reduced);
-        context_.traffic() = before;
+        rank_.traffic() = before;
         const sk::GlobalNorm norm = sk::global_norm(reduced);
         optimizer_->step(std::move(reduced), sk::clip(norm, how.max_norm));
         return norm;
@@ -269,7 +268,7 @@ class Trainer {
         if (job.start.folder.empty() && options_.init.empty()) {
             groups_.initialize(Initialiser(options_.seed, options_.model));
         } else if (job.start.folder.empty()) {
-            sk::checkpoint::load_model(context_, options_.init, groups_,
+            sk::checkpoint::load_model(rank_, options_.init, groups_,
                                        {.names = tensor_names(options_.names, options_.model, job.start.prefix),
                                         .subset = job.start.subset});
         }
@@ -277,7 +276,7 @@ class Trainer {
         return sk::schedule::follow(groups_, *job.chosen.schedule);
     }
 
-    sk::Rank& context_;
+    sk::Rank& rank_;
     const Job& job_;
     const Options& options_;
     Place place_;

@@ -117,10 +117,10 @@ class MovingAverage {
                 ranges.push_back({0, to.geometry().updated.size()});
             },
             where);
-        auto& context = detail::context_of(of, where);
-        context.require_same("MovingAverage", detail::context_of(average, where), "average", where);
-        ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
-        numbers_ = {context, detail::MovingAverageNumbers{}};
+        auto& rank = detail::rank_of(of, where);
+        rank.require_same("MovingAverage", detail::rank_of(average, where), "average", where);
+        ranges_ = {rank, std::span<const rules::UpdateRange>(ranges)};
+        numbers_ = {rank, detail::MovingAverageNumbers{}};
         detail::List<char> begun;
         std::size_t number = 0;
         for_each_pair(
@@ -178,13 +178,13 @@ class MovingAverage {
             },
             where);
         loads_ = std::move(loads);
-        auto& context = detail::context_of(of_, where);
+        auto& rank = detail::rank_of(of_, where);
         if (stated_ == nullptr || decay != decay_) {
-            if (auto* const book = detail::book_of(context.world())) {
+            if (auto* const book = detail::book_of(rank.world())) {
                 stated_ = book->keep({{"decay of the moving average", detail::number_text(decay), where}});
             }
             decay_ = decay;
-            host::AnyKernels::run_once(context.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
+            host::AnyKernels::run_once(rank.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
         }
         std::size_t number = 0;
         for_each_pair(
@@ -310,7 +310,7 @@ class MovingAverage {
     }
     static void require_launch(const detail::AnyUpdateWork& average, const Group& to, const Group& from,
                                SourceLocation where) {
-        if (detail::host_reads(to.context().compute_stream()) || average.launches()) { return; }
+        if (detail::host_reads(to.rank().compute_stream()) || average.launches()) { return; }
         throw_usage_error(where, "MovingAverage: no file of this program launches the average of '", from.path(),
                           "' in '", to.path(), "', of ", name(average.gradients), " in ", name(average.updated), " (",
                           name(average.gathers),
@@ -318,7 +318,7 @@ class MovingAverage {
                           "Precisions, instantiated in a file that nvcc compiles");
     }
     void run(Group& to, Group& from, std::size_t number) const {
-        const auto stream = to.context().compute_stream();
+        const auto stream = to.rank().compute_stream();
         if (from.geometry().splits_master()) {
             const auto joined = from.join_masters();
             work(to, Elements(from, joined.data()), number).give(stream);

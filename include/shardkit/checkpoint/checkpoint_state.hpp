@@ -38,7 +38,7 @@ class State {
   public:
     /// The contents are a model alone. @throws std::invalid_argument for two groups with one path
     explicit State(const Model& model, SourceLocation where = SourceLocation::current())
-        : context_(&detail::context_of(model, where)), model_(model) {
+        : rank_(&detail::rank_of(model, where)), model_(model) {
         check_paths(model, where);
     }
     /// The contents are a model and an optimizer of all or some of its groups.
@@ -107,7 +107,7 @@ class State {
         return *this;
     }
 
-    Rank& context() const noexcept { return *context_; }
+    Rank& rank() const noexcept { return *rank_; }
 
   private:
     friend detail::Access;
@@ -156,17 +156,17 @@ class State {
                 {begin + "clean_steps", false, scale.clean_steps() | std::uint64_t{scale.overflows()} << 32U});
         }
         state.blobs = blobs_;
-        context_->communication_stream().synchronize();
-        context_->compute_stream().synchronize();
+        rank_->communication_stream().synchronize();
+        rank_->compute_stream().synchronize();
         return state;
     }
     /// Lets the host wait for streams of a World that has lost ranks since, if the values are those before the loss.
     void trust_waits(detail::SavedState& state, SourceLocation where) const {
-        if (detail::host_reads(context_->compute_stream())) { return; }
+        if (detail::host_reads(rank_->compute_stream())) { return; }
         for (detail::Group& group : detail::Access::each(model_, where)) {
-            if (!context_->compute_stream().was_waited_for(group.parameters().updated())) { return; }
+            if (!rank_->compute_stream().was_waited_for(group.parameters().updated())) { return; }
         }
-        const std::array streams{context_->communication_stream(), context_->compute_stream()};
+        const std::array streams{rank_->communication_stream(), rank_->compute_stream()};
         for (const auto& stream : streams) { stream.trust(true); }
         state.trust = std::shared_ptr<void>(nullptr, [streams](void*) {
             for (const auto& stream : streams) { stream.trust(false); }
@@ -212,7 +212,7 @@ class State {
         }
     }
 
-    Rank* context_;
+    Rank* rank_;
     Model model_;
     struct NamedScale {
         std::string name;

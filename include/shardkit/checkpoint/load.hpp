@@ -85,7 +85,7 @@ inline std::optional<Folder> latest(Rank& rank, const std::string& folder, FileC
 ///          pending. After a wrong digest the state has values of damaged files: load another checkpoint, or end
 inline LoadReport load(Rank& rank, const std::string& folder, const State& state, LoadOptions options = {},
                        SourceLocation where = SourceLocation::current()) {
-    rank.require_same("load", state.context(), "checkpoint::State", where);
+    rank.require_same("load", state.rank(), "checkpoint::State", where);
     detail::RankWorldOf world(rank, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
@@ -98,7 +98,7 @@ inline LoadReport load(Rank& rank, const std::string& folder, const State& state
 inline LoadReport load_model(Rank& rank, const std::string& path, const Model& model, LoadOptions options = {},
                              SourceLocation where = SourceLocation::current()) {
     const State state(model, where);
-    rank.require_same("load_model", state.context(), "model", where);
+    rank.require_same("load_model", state.rank(), "model", where);
     detail::RankWorldOf world(rank, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); }, state);

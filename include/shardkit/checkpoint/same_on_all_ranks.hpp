@@ -134,17 +134,17 @@ class Failure {
 class RankWorldOf final : public RankWorld, NotCopied {
   public:
     /// @param verb  the purpose: a rank that ends first ends the program with a message that contains it
-    RankWorldOf(Rank& rank, std::string verb) : context_(rank), verb_(std::move(verb)) {
-        Access::living(context_).push_back(&verb_);
+    RankWorldOf(Rank& rank, std::string verb) : rank_(rank), verb_(std::move(verb)) {
+        Access::living(rank_).push_back(&verb_);
     }
     ~RankWorldOf() override {
-        Access::living(context_).erase_if([this](const std::string* each) { return each == &verb_; });
+        Access::living(rank_).erase_if([this](const std::string* each) { return each == &verb_; });
     }
 
-    std::size_t rank() const noexcept override { return context_.rank(); }
-    std::size_t size() const noexcept override { return context_.world_size(); }
-    Failure& untold() override { return context_.kept<Untold>().failure; }
-    List<std::uint64_t>& proven() override { return context_.kept<Proven>().loads; }
+    std::size_t rank() const noexcept override { return rank_.rank(); }
+    std::size_t size() const noexcept override { return rank_.world_size(); }
+    Failure& untold() override { return rank_.kept<Untold>().failure; }
+    List<std::uint64_t>& proven() override { return rank_.kept<Proven>().loads; }
 
   protected:
     void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
@@ -154,11 +154,11 @@ class RankWorldOf final : public RankWorld, NotCopied {
                                             const std::uint8_t, std::uint8_t>;
             return std::span<Byte>(reinterpret_cast<Byte*>(data), count);
         };
-        const auto stream = context_.compute_stream();
-        const auto given = context_.buffer<std::uint8_t>(mine.size());
-        const auto gathered = context_.buffer<std::uint8_t>(all.size());
+        const auto stream = rank_.compute_stream();
+        const auto given = rank_.buffer<std::uint8_t>(mine.size());
+        const auto gathered = rank_.buffer<std::uint8_t>(all.size());
         host::AnyKernels::copy_in(stream, bytes(mine.data(), mine.size()), given.span());
-        all_gather(context_.world(), std::span<const std::uint8_t>(given.span()), gathered.span(), stream, where);
+        all_gather(rank_.world(), std::span<const std::uint8_t>(given.span()), gathered.span(), stream, where);
         host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(gathered.span()),
                                    bytes(all.data(), all.size()));
     }
@@ -166,7 +166,7 @@ class RankWorldOf final : public RankWorld, NotCopied {
   private:
     /// The error of an abandoned save, kept by the rank. If no save has reported it, the end of the rank prints it.
     struct Untold : private NotCopied {
-        explicit Untold(const Rank& context) : rank(context.rank()) {}
+        explicit Untold(const Rank& of) : rank(of.rank()) {}
         ~Untold() {
             if (failure.happened()) {
                 std::fprintf(stderr, "shardkit: the end of rank %zu: %s\n", rank, failure.text().c_str());
@@ -177,11 +177,11 @@ class RankWorldOf final : public RankWorld, NotCopied {
     };
 
     struct Proven : private NotCopied {
-        explicit Proven(const Rank& /*context*/) {}
+        explicit Proven(const Rank& /*rank*/) {}
         List<std::uint64_t> loads;
     };
 
-    Rank& context_;
+    Rank& rank_;
     std::string verb_;
 };
 

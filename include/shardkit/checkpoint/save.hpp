@@ -47,7 +47,7 @@ namespace shardkit::detail {
 inline std::unique_ptr<SaveRun> begin_save_run(Rank& rank, std::string&& folder, std::uint64_t step,
                                                const checkpoint::State& state, checkpoint::SaveOptions&& options,
                                                bool beside, SourceLocation where) {
-    rank.require_same("save", state.context(), "checkpoint::State", where);
+    rank.require_same("save", state.rank(), "checkpoint::State", where);
     auto world = std::make_unique<RankWorldOf>(rank, concat("a save in ", folder));
     auto run = std::make_unique<SaveRun>(std::move(world), std::move(folder), step, std::move(options), where);
     run->begin([&] { return Access::capture(state, where); }, beside);

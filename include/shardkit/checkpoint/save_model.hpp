@@ -213,7 +213,7 @@ namespace shardkit::checkpoint {
 inline void save_model(Rank& rank, std::string path, const Model& model, SaveOptions options = {},
                        SourceLocation where = SourceLocation::current()) {
     const State state(model, where);
-    rank.require_same("save_model", state.context(), "model", where);
+    rank.require_same("save_model", state.rank(), "model", where);
     detail::RankWorldOf world(rank, "save_model");
     detail::ModelFileRun(world, std::move(path), std::move(options), where).run([&] {
         return detail::Access::capture(state, where);

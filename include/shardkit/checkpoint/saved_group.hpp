@@ -105,7 +105,7 @@ class SavedGroupOf final : public SavedGroup {
     }
 
     std::unique_ptr<engine::MemoryCopies> copies(SourceLocation where) const override {
-        return group_.context().world().memory_copies(stream(), where);
+        return group_.rank().world().memory_copies(stream(), where);
     }
     void copy_in(std::span<const std::byte> from, const StoredElements& to) const override {
         host::AnyKernels::copy_in(stream(), as_uint8(from), bytes_of(to));
@@ -131,7 +131,7 @@ class SavedGroupOf final : public SavedGroup {
     }
 
   private:
-    Stream stream() const { return group_.context().compute_stream(); }
+    Stream stream() const { return group_.rank().compute_stream(); }
     static std::span<const std::uint8_t> as_uint8(std::span<const std::byte> bytes) noexcept {
         return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
     }
@@ -156,15 +156,15 @@ class SavedGroupOf final : public SavedGroup {
     template <class T>
     void whole_of(const GroupGeometry& geometry, const StoredElements& part, std::span<const std::size_t> parameters,
                   const Use& use, SourceLocation where) const {
-        auto& context = group_.context();
+        auto& rank = group_.rank();
         const std::span<const T> own(static_cast<const T*>(part.data()), part.size());
         HostBuffer<T> gathered;
-        const std::span<const T> full = whole_group<T>(context, group_.communicators(), geometry, own, gathered,
+        const std::span<const T> full = whole_group<T>(rank, group_.communicators(), geometry, own, gathered,
                                                        "a group gathered for a checkpoint", stream(), where);
         std::vector<T> host;
         for (const std::size_t parameter : parameters) {
             const PlacedParameter& its = geometry.parameters[parameter];
-            const WholeTensor<T> tensor(context, group_.communicators(), geometry, parameter,
+            const WholeTensor<T> tensor(rank, group_.communicators(), geometry, parameter,
                                         full.subspan(its.range.begin, its.range.size()), stream(), where);
             host.resize(its.shape.numel());
             tensor.copy(std::span<T>(host));

@@ -94,7 +94,7 @@ class GroupOf final : public Group {
         const Layer layer{&state_};
         const auto& given = core_of(reduced);
         auto& state = Access::state_of(given, layer, std::string_view("read_full"), where);
-        typed_.gradient(state, parameter, Access::scale(given, state.context()), values, where);
+        typed_.gradient(state, parameter, Access::scale(given, state.rank()), values, where);
     }
 
     void take_gradients(Accumulation& accumulation, SourceLocation where) override {
@@ -117,7 +117,7 @@ class GroupOf final : public Group {
         if (reduced == nullptr) { return {shardkit::detail::own_sums(state_, where).data(), flat, 1}; }
         const Layer layer{&state_};
         const auto& given = core_of(*reduced);
-        return {shardkit::detail::sums_of(given, layer, where).data(), flat, Access::scale(given, state_.context())};
+        return {shardkit::detail::sums_of(given, layer, where).data(), flat, Access::scale(given, state_.rank())};
     }
 
   private:

@@ -36,7 +36,7 @@ class ShardedState {
 
     ShardedState(Rank& rank, std::string_view path, const TensorsOf<Group>& tensors, const Options& options,
                  std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
-        : context_(rank), policy_(options.policy) {
+        : rank_(rank), policy_(options.policy) {
         const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
         group_ = compiled::make_group(
             rank, element_types<Precision>,
@@ -54,7 +54,7 @@ class ShardedState {
     }
 
     compiled::Group& core() const noexcept { return *group_; }
-    Rank& context() const noexcept { return context_; }
+    Rank& rank() const noexcept { return rank_; }
     const Policy& policy() const noexcept { return policy_; }
     detail::Group& any_group() const noexcept { return group_->of_core; }
     GroupRef ref() const noexcept { return Access::make<GroupRef>(any_group()); }
@@ -150,7 +150,7 @@ class ShardedState {
     const std::uint64_t& gradient_generation() const noexcept { return *group_->gradient_generation; }
 
   private:
-    Rank& context_;
+    Rank& rank_;
     Policy policy_;
     compiled::Group* group_ = nullptr;
 };

@@ -25,7 +25,7 @@ class Attention {
     /// @throws std::invalid_argument when cp has several ranks and the number of tokens is odd
     Attention(Rank& rank, const Communicator& cp, const AttentionShape& shape,
               SourceLocation where = SourceLocation::current())
-        : context_(rank),
+        : rank_(rank),
           cp_(cp),
           shape_(shape),
           chunks_(CausalChunks::of(shape.tokens * cp.size(), cp.size(), cp.rank(), where)),
@@ -40,7 +40,7 @@ class Attention {
                  std::span<A> log_sum_exp, SourceLocation where = SourceLocation::current()) {
         check_pass(queries, keys_values, output, log_sum_exp, where);
         using Kernels = host::AnyKernels;
-        const auto compute = context_.compute_stream();
+        const auto compute = rank_.compute_stream();
         Kernels::fill(compute, output, A{0});
         Kernels::fill(compute, log_sum_exp, -std::numeric_limits<A>::infinity());
         exchange_.each(
@@ -62,7 +62,7 @@ class Attention {
         check("gradients of queries", d_queries.size(), shape_.queries(), where);
         check("gradients of keys and values", d_keys_values.size(), shape_.block(), where);
         using Kernels = host::AnyKernels;
-        const auto compute = context_.compute_stream();
+        const auto compute = rank_.compute_stream();
         Kernels::for_each_index(
             compute, shape_.rows(),
             detail::OutputDot<A>{output.data(), d_output.data(), shape_.head_width, dots_.data()});
@@ -97,7 +97,7 @@ class Attention {
         }
     }
 
-    Rank& context_;
+    Rank& rank_;
     Communicator cp_;
     AttentionShape shape_;
     CausalChunks chunks_;

@@ -33,14 +33,14 @@ class GatherExchange {
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
     GatherExchange(Rank& rank, const Communicator& cp, std::size_t block)
-        : context_(rank), cp_(cp), block_(block), blocks_(Table<A>::zeroed(rank, block * cp.size())) {}
+        : rank_(rank), cp_(cp), block_(block), blocks_(Table<A>::zeroed(rank, block * cp.size())) {}
 
     /// Calls `use` like RingExchange::each, in the order of the ranks.
     template <class Use>
     void each(std::span<const A> own, const Use& use, SourceLocation where = SourceLocation::current()) {
         detail::check_block("GatherExchange", own.size(), block_, where);
         const std::span<A> blocks = blocks_.span().first(cp_.size() * own.size());
-        all_gather(cp_, own, blocks, context_.compute_stream(), where);
+        all_gather(cp_, own, blocks, rank_.compute_stream(), where);
         for (std::size_t source = 0; source < cp_.size(); ++source) {
             use(source, std::span<const A>(blocks.subspan(source * own.size(), own.size())));
         }
@@ -51,11 +51,11 @@ class GatherExchange {
     void each_with_gradients(std::span<const A> own, std::span<Sum> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {
         using Kernels = host::AnyKernels;
-        const auto compute = context_.compute_stream();
+        const auto compute = rank_.compute_stream();
         detail::check_block("GatherExchange", own.size(), block_, where);
         if (addends_.size() == 0) {
-            addends_ = Table<Sum>::zeroed(context_, block_ * cp_.size());
-            sum_ = Table<Sum>::zeroed(context_, block_);
+            addends_ = Table<Sum>::zeroed(rank_, block_ * cp_.size());
+            sum_ = Table<Sum>::zeroed(rank_, block_);
         }
         const std::span<Sum> addends = addends_.span().first(cp_.size() * own.size());
         const std::span<Sum> sum = sum_.span().first(own.size());
@@ -74,7 +74,7 @@ class GatherExchange {
     template <class T>
     using Table = detail::EngineTable<T>;
 
-    Rank& context_;
+    Rank& rank_;
     Communicator cp_;
     std::size_t block_;
     Table<A> blocks_;

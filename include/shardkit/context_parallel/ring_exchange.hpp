@@ -35,7 +35,7 @@ class RingExchange {
     }
 
     /// Allocates the memory of an exchange. `block` is the largest number of elements in a block.
-    RingExchange(Rank& rank, const Communicator& cp, std::size_t block) : context_(rank), cp_(cp), block_(block) {
+    RingExchange(Rank& rank, const Communicator& cp, std::size_t block) : rank_(rank), cp_(cp), block_(block) {
         if (cp.size() > 1) { travelling_ = pair<A>(); }
     }
 
@@ -48,8 +48,8 @@ class RingExchange {
     template <class Use>
     void each(std::span<const A> own, const Use& use, SourceLocation where = SourceLocation::current()) {
         detail::check_block("RingExchange", own.size(), block_, where);
-        const auto communication = context_.communication_stream();
-        communication.wait(context_.compute_stream().record());
+        const auto communication = rank_.communication_stream();
+        communication.wait(rank_.compute_stream().record());
         std::span<const A> current = own;
         for (std::size_t step = 0; step < cp_.size(); ++step) {
             const auto next = pass_on(current, step, where);
@@ -64,8 +64,8 @@ class RingExchange {
     void each_with_gradients(std::span<const A> own, std::span<Sum> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {
         using Kernels = host::AnyKernels;
-        const auto compute = context_.compute_stream();
-        const auto communication = context_.communication_stream();
+        const auto compute = rank_.compute_stream();
+        const auto communication = rank_.communication_stream();
         detail::check_block("RingExchange", own.size(), block_, where);
         if (cp_.size() == 1) {
             use(0, own, d_own);
@@ -105,7 +105,7 @@ class RingExchange {
         try {
             work();
         } catch (...) {
-            context_.communication_stream().settle();
+            rank_.communication_stream().settle();
             throw;
         }
     }
@@ -116,7 +116,7 @@ class RingExchange {
     template <class T>
     Pair<T> pair() const {
         using Table = detail::EngineTable<T>;
-        return {Table::zeroed(context_, block_), Table::zeroed(context_, block_)};
+        return {Table::zeroed(rank_, block_), Table::zeroed(rank_, block_)};
     }
     std::span<const Sum> sum(std::size_t step, std::size_t size) const { return sums_[step % 2].span().first(size); }
     std::size_t behind() const { return (cp_.rank() + 1) % cp_.size(); }
@@ -127,7 +127,7 @@ class RingExchange {
     std::span<const A> pass_on(std::span<const A> current, std::size_t step, SourceLocation where) {
         if (step + 1 == cp_.size()) { return {}; }
         const std::span<A> next = travelling_[step % 2].span().first(current.size());
-        const auto communication = context_.communication_stream();
+        const auto communication = rank_.communication_stream();
         communication.wait(used_[step % 2]);
         send_receive(cp_, current, behind(), next, before(), communication, where);
         received_ = communication.record();
@@ -135,13 +135,13 @@ class RingExchange {
     }
     /// Returns the block that arrived, after the work on step's block was given to the compute stream.
     std::span<const A> arrived(std::span<const A> next, std::size_t step) {
-        const auto compute = context_.compute_stream();
+        const auto compute = rank_.compute_stream();
         if (step > 0) { used_[(step - 1) % 2] = compute.record(); }
         if (!next.empty()) { compute.wait(received_); }
         return next;
     }
 
-    Rank& context_;
+    Rank& rank_;
     Communicator cp_;
     std::size_t block_;
     Pair<A> travelling_;

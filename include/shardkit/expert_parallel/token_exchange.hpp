@@ -78,11 +78,11 @@ class TokenExchange {
         return 2 * engine.buffer_bytes(experts * sizeof(std::uint64_t));
     }
 
-    /// Makes an exchange over `shared`, the ranks that share the experts: ep::ranks(context), or others' of yours.
+    /// Makes an exchange over `shared`, the ranks that share the experts: ep::ranks(rank), or others' of yours.
     /// @throws std::invalid_argument when they do not divide the number of experts
     TokenExchange(Rank& rank, Communicator shared, std::size_t experts,
                   SourceLocation where = SourceLocation::current())
-        : context_(&rank), ranks_(std::move(shared)), experts_(experts) {
+        : rank_(&rank), ranks_(std::move(shared)), experts_(experts) {
         if (experts == 0 || experts % ranks_.size() != 0) {
             throw_invalid_argument(where, "ep::TokenExchange: ", experts, " experts over ", ranks_.size(),
                                    " ranks of ", ranks_.axes(), ", expected a number that ", ranks_.size(),
@@ -102,7 +102,7 @@ class TokenExchange {
         require_experts(rows.size(), where);
         std::vector<std::uint64_t> mine(rows.begin(), rows.end());
         if (ranks_.size() > 1) {
-            host::AnyKernels::copy_in(context_->compute_stream(), std::span<const std::uint64_t>(mine), sent_.span());
+            host::AnyKernels::copy_in(rank_->compute_stream(), std::span<const std::uint64_t>(mine), sent_.span());
         }
         return route_of(std::move(mine), sent_.span(), where);
     }
@@ -110,7 +110,7 @@ class TokenExchange {
     Routes route_counted(std::span<const std::uint64_t> rows, SourceLocation where = SourceLocation::current()) {
         require_experts(rows.size(), where);
         std::vector<std::uint64_t> mine(experts_);
-        host::AnyKernels::copy_out(context_->compute_stream(), rows, std::span<std::uint64_t>(mine));
+        host::AnyKernels::copy_out(rank_->compute_stream(), rows, std::span<std::uint64_t>(mine));
         return route_of(std::move(mine), rows, where);
     }
     /// Returns the routes where every rank sends `capacity` rows to each expert, rows of padding among them. No rank
@@ -158,7 +158,7 @@ class TokenExchange {
     /// `there`: the same numbers in the engine's memory.
     Routes route_of(std::vector<std::uint64_t> mine, std::span<const std::uint64_t> there, SourceLocation where) {
         if (ranks_.size() == 1) { return {mine, mine, 1}; }
-        const auto stream = context_->compute_stream();
+        const auto stream = rank_->compute_stream();
         all_to_all(ranks_, there, received_.span(), stream, where);
         std::vector<std::uint64_t> theirs(experts_);
         host::AnyKernels::copy_out(stream, std::span<const std::uint64_t>(received_.span()),
@@ -178,10 +178,10 @@ class TokenExchange {
         for (std::size_t& rows : sent) { rows *= width; }
         for (std::size_t& rows : received) { rows *= width; }
         all_to_all_uneven(ranks_, from, std::span<const std::size_t>(sent), to,
-                          std::span<const std::size_t>(received), context_->compute_stream(), where);
+                          std::span<const std::size_t>(received), rank_->compute_stream(), where);
     }
 
-    Rank* context_;
+    Rank* rank_;
     Communicator ranks_;
     std::size_t experts_;
     HostBuffer<std::uint64_t> sent_, received_;  // numbers of rows

@@ -104,10 +104,10 @@ inline schedule::Op unpacked(double value) noexcept {
 /// Order:   collective over the world; the host waits.
 /// Cost:    24 bytes of each rank; where they differ, 8 bytes more for each operation.
 /// @throws  UsageError, the same on every rank, which names two ranks that differ and their first different operation
-inline void require_same_schedules(Rank& context, std::span<const Schedule> schedules,
+inline void require_same_schedules(Rank& rank, std::span<const Schedule> schedules,
                                    std::span<const GroupDescription> groups, SourceLocation where) {
-    if (context.world_size() == 1) { return; }
-    const engine::CallSite site{where, subject_of(context.world(), "the ranks' schedules")};
+    if (rank.world_size() == 1) { return; }
+    const engine::CallSite site{where, subject_of(rank.world(), "the ranks' schedules")};
     std::vector<double> operations;
     Fnv fnv;
     for (const Schedule& schedule : schedules) {
@@ -118,10 +118,10 @@ inline void require_same_schedules(Rank& context, std::span<const Schedule> sche
     for (const GroupDescription& group : groups) { fnv.add(group.path); }
     const std::array<double, 3> mine{static_cast<double>(fnv.hash >> 12U), static_cast<double>(schedules.size()),
                                      static_cast<double>(operations.size())};
-    const List<double> all = gather_values(context, mine, site);
+    const List<double> all = gather_values(rank, mine, site);
     const std::size_t other = first_apart(all, mine.size());
-    if (other == context.world_size()) { return; }
-    const auto count = [&](std::size_t rank) { return static_cast<std::size_t>(all[rank * mine.size() + 1]); };
+    if (other == rank.world_size()) { return; }
+    const auto count = [&](std::size_t r) { return static_cast<std::size_t>(all[r * mine.size() + 1]); };
     if (count(0) != count(other)) {
         throw_usage_error(where, "follow: rank 0 has ", count(0), " schedules to choose from, rank ", other, " has ",
                           count(other));
@@ -129,7 +129,7 @@ inline void require_same_schedules(Rank& context, std::span<const Schedule> sche
     double longest = 0;
     for (std::size_t i = 2; i < all.size(); i += mine.size()) { longest = std::max(longest, all[i]); }
     operations.resize(static_cast<std::size_t>(longest), packed_end);
-    const List<double> every = gather_values(context, operations, site);
+    const List<double> every = gather_values(rank, operations, site);
     const double* const first = every.data();
     const double* const second = first + other * operations.size();
     std::size_t schedule = 0;
@@ -153,10 +153,10 @@ inline void require_same_schedules(Rank& context, std::span<const Schedule> sche
 }
 
 inline schedule::Following follow(const Model& model, std::span<const Schedule> schedules, SourceLocation where) {
-    Rank& context = detail::context_of(model, where);
+    Rank& rank = detail::rank_of(model, where);
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
     std::vector<GroupDescription> groups = describe_groups(model, where);
-    require_same_schedules(context, schedules, groups, where);
+    require_same_schedules(rank, schedules, groups, where);
     require_undirected(model, where);
     std::vector<Group*> led;
     for (Group& group : Access::each(model, where)) {
@@ -167,7 +167,7 @@ inline schedule::Following follow(const Model& model, std::span<const Schedule> 
                                "follows a schedule makes its updates together");
         }
     }
-    auto cursor = std::make_unique<StepCursor>(context, std::move(groups), std::move(led), schedules, where);
+    auto cursor = std::make_unique<StepCursor>(rank, std::move(groups), std::move(led), schedules, where);
     cursor->lead();
     return Access::make<schedule::Following>(std::move(cursor));
 }

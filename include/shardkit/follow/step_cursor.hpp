@@ -35,7 +35,7 @@ class StepCursor final : public StepDirector {
     StepCursor(Rank& rank, std::vector<GroupDescription> groups, std::vector<Group*> led,
                std::span<const Schedule> schedules, SourceLocation where)
         : StepDirector(Manner::leads),
-          context_(rank),
+          rank_(rank),
           groups_(std::move(groups)),
           led_(std::move(led)),
           added_(groups_.size()),
@@ -50,15 +50,15 @@ class StepCursor final : public StepDirector {
     /// Starts to lead the groups' steps, with an arena in the place of their slots.
     /// @pre no director leads them
     void lead() {
-        context_.settle();  // no work of an earlier step may use the slots
-        Access::pools(context_).drop();
-        arena_ = context_.buffer<std::uint8_t>(arena_bytes().value);
+        rank_.settle();  // no work of an earlier step may use the slots
+        Access::pools(rank_).drop();
+        arena_ = rank_.buffer<std::uint8_t>(arena_bytes().value);
         for (std::size_t g = 0; g < led_.size(); ++g) { led_[g]->directed().set(this, g); }
     }
     /// Ends leading: waits for the streams' work on the arena.
     ~StepCursor() {
         if (in_step()) { end_program("a schedule ended while a step that follows it is under way"); }
-        context_.settle();
+        rank_.settle();
         for (Group* const group : led_) { leave(*group); }
     }
 
@@ -75,11 +75,11 @@ class StepCursor final : public StepDirector {
         if (wish >= programs_.size()) {
             throw_invalid_argument(where, "choose: schedule ", wish, " given, expected one below ", programs_.size());
         }
-        const List<double> all = gather_values(context_, std::array{static_cast<double>(wish)},
-                                               {where, subject_of(context_.world(), "the next step's schedule")});
+        const List<double> all = gather_values(rank_, std::array{static_cast<double>(wish)},
+                                               {where, subject_of(rank_.world(), "the next step's schedule")});
         const auto chosen = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
         if (chosen != current_) {
-            context_.settle();  // the schedules' slots share memory
+            rank_.settle();  // the schedules' slots share memory
             current_ = chosen;
             at_ = 0;
             stamps_.end(false);  // they belong to the other schedule
@@ -91,14 +91,14 @@ class StepCursor final : public StepDirector {
         if (in_step()) { throw_usage_error(where, "measure: a step is under way; call it between two steps"); }
         std::size_t operations = 0;
         for (const StepProgram& each : programs_) { operations = std::max(operations, each.steps.size()); }
-        stamps_.start(operations, context_.compute_stream(), where);
+        stamps_.start(operations, rank_.compute_stream(), where);
     }
     schedule::MeasuredStep measured(SourceLocation where) {
         if (in_step() || !stamps_.whole()) {
             throw_usage_error(where, "measured: ", in_step() ? "a step is under way" : stamps_.why_none(),
                               "; expected a whole step behind measure()");
         }
-        context_.synchronize();
+        rank_.synchronize();
         return stamps_.measured(program(), where);
     }
 
@@ -113,14 +113,14 @@ class StepCursor final : public StepDirector {
             }
         }
         // An abandoned step has no events for the last use of its buffers.
-        if (at_ != 0 && at_ != program().steps.size()) { context_.settle(); }
+        if (at_ != 0 && at_ != program().steps.size()) { rank_.settle(); }
         at_ = batch_ = behind_batches_ = 0;
         failure_ = nullptr;
         added_.assign(added_.size(), 0);
         set_in_step(true);
         stamps_.begin();
-        stamps_.await_computed(context_.communication_stream());
-        stamps_.await_computed(context_.reduction_stream());
+        stamps_.await_computed(rank_.communication_stream());
+        stamps_.await_computed(rank_.reduction_stream());
         try {
             advance(where);
             stamps_.opened();
@@ -156,7 +156,7 @@ class StepCursor final : public StepDirector {
         if (calls) { called_ = at_; }
         ++at_;
         if (act == Act::zero && next->takes != none) {
-            await(next->takes, context_.compute_stream());
+            await(next->takes, rank_.compute_stream());
             led_[group]->gradients().place(memory(next->takes));
         }
         if (act == Act::add) { ++added_[group]; }
@@ -176,12 +176,12 @@ class StepCursor final : public StepDirector {
         const schedule::Op& op = program().steps[batch_].op;
         if (schedule::lane_of(op.act) != schedule::Lane::compute) {
             travels_ = batch_;
-            stamps_.communicates_computed(batch_, context_.communication_stream());
+            stamps_.communicates_computed(batch_, rank_.communication_stream());
         }
         ++batch_;
         return {op.act, op.microbatch};
     }
-    void communicates(Act /*act*/) override { stamps_.marked(called_, context_.reduction_stream()); }
+    void communicates(Act /*act*/) override { stamps_.marked(called_, rank_.reduction_stream()); }
     void after(Act act, std::size_t /*group*/, SourceLocation where) override {
         if (act == Act::update) {
             end_batch_act();
@@ -189,7 +189,7 @@ class StepCursor final : public StepDirector {
                 fail(where, "the updates are made, expected ", operation_text(program(), batch_, groups_), " before");
             }
         }
-        if (act == Act::norm) { stamps_.communicated(called_, context_.reduction_stream()); }
+        if (act == Act::norm) { stamps_.communicated(called_, rank_.reduction_stream()); }
         stamps_.done(called_);
         ranges().end();
         if (act == Act::use) { ranges().open(called_); }
@@ -214,7 +214,7 @@ class StepCursor final : public StepDirector {
             stamps_.ready(op);
             if (slot != none) {
                 let_go(group);
-                given_back()[slot] = context_.compute_stream().record();
+                given_back()[slot] = rank_.compute_stream().record();
             }
             stamps_.done(op);
             ranges().close(op);
@@ -254,7 +254,7 @@ class StepCursor final : public StepDirector {
             try {
                 const auto range = ranges().scope(at_);
                 const bool gathers = program().steps[at_].op.act == Act::gather;
-                const auto stream = gathers ? context_.communication_stream() : context_.reduction_stream();
+                const auto stream = gathers ? rank_.communication_stream() : rank_.reduction_stream();
                 await_issue(program().steps[at_], stream);
                 stamps_.communicates(at_, stream);
                 issue(program().steps[at_], stream, where);
@@ -300,7 +300,7 @@ class StepCursor final : public StepDirector {
         behind_batches_ = at_;
     }
     void end_batch_act() {
-        if (travels_ != none) { stamps_.communicated(travels_, context_.communication_stream()); }
+        if (travels_ != none) { stamps_.communicated(travels_, rank_.communication_stream()); }
         travels_ = none;
     }
 
@@ -332,7 +332,7 @@ class StepCursor final : public StepDirector {
             throw;
         }
     }
-    Rank& context_;
+    Rank& rank_;
     std::vector<GroupDescription> groups_;
     std::vector<Group*> led_;
     std::vector<StepProgram> programs_;

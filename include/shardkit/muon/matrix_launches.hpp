@@ -64,18 +64,17 @@ class MatrixLaunches {
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
     ///          rest
-    void prepare(Rank& context, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void prepare(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
         if (listed_.empty()) { return; }
         for (const Listed& each : listed_) {
             const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
             const bool launches =
                 direction_of<A>(of, {}, nullptr).launches() && moved_by<Rule, A>(of, {}, nullptr, nullptr).launches();
-            require_launch(context.compute_stream(), of, launches, each.state->path(), where);
+            require_launch(rank.compute_stream(), of, launches, each.state->path(), where);
         }
-        place(context, where);
+        place(rank, where);
         if (placement_.units().empty()) { return; }
-        require_same_matrices(context, placement_, where);
-        const std::size_t rank = context.rank();
+        require_same_matrices(rank, placement_, where);
         batches_.clear();
         copies_.clear();
         acts_.clear();
@@ -85,26 +84,26 @@ class MatrixLaunches {
         steps_.reserve(placement_.batches());
         List<rules::UpdateRange> ranges;
         for (std::size_t b = 0; b < placement_.batches(); ++b) {
-            Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank), {}, {}});
+            Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank.rank()), {}, {}});
             for (const MatrixPiece& piece : batch.of.pieces) { batch.ranges.push_back(add_ranges(piece, ranges)); }
         }
         std::vector<typename Begin::Unit> begins;
         for (const MatrixUnit& unit : placement_.units()) {
             const Listed& in = listed_[unit.group];
             begins.push_back({in.group->update_of(unit.parameter), unit.block()});
-            copies_.emplace_back(context, placement_, unit);
+            copies_.emplace_back(rank, placement_, unit);
         }
-        ranges_ = {context, std::span<const rules::UpdateRange>(ranges)};
-        begins_ = {context, std::span<const typename Begin::Unit>(begins)};
-        applies_ = {context, std::span<const AnyRuleUpdate>(std::vector<AnyRuleUpdate>(begins.size()))};
-        const MatrixMemory memory = matrix_memory<Rule, A>(placement_, rank);
+        ranges_ = {rank, std::span<const rules::UpdateRange>(ranges)};
+        begins_ = {rank, std::span<const typename Begin::Unit>(begins)};
+        applies_ = {rank, std::span<const AnyRuleUpdate>(std::vector<AnyRuleUpdate>(begins.size()))};
+        const MatrixMemory memory = matrix_memory<Rule, A>(placement_, rank.rank());
         for (std::size_t slot = 0; slot < memory.batches; ++slot) {
-            pieces_[slot] = context.buffer<A>(memory.pieces);
-            owned_[slot] = context.buffer<A>(memory.owned);
+            pieces_[slot] = rank.buffer<A>(memory.pieces);
+            owned_[slot] = rank.buffer<A>(memory.owned);
         }
-        matrix_ = context.local_buffer<A>(memory.matrix);
-        scratch_ = context.local_buffer<A>(memory.scratch);
-        keep(context);
+        matrix_ = rank.local_buffer<A>(memory.matrix);
+        scratch_ = rank.local_buffer<A>(memory.scratch);
+        keep(rank);
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
@@ -172,7 +171,7 @@ class MatrixLaunches {
         Event done;                  // of the last act on it
     };
     struct Step {
-        Rank& context;
+        Rank& rank;
         const AnyRuleUpdate* updates;
         const std::uint32_t* skip;
         SourceLocation where;
@@ -241,14 +240,14 @@ class MatrixLaunches {
     /// Each act on a batch waits for the one before it.
     void make(const Step& step, Act act, Batch& batch, std::size_t slot) {
         const bool travels = act == Act::to_owners || act == Act::from_owners;
-        const Stream stream = travels ? step.context.communication_stream() : step.context.compute_stream();
+        const Stream stream = travels ? step.rank.communication_stream() : step.rank.compute_stream();
         if (act != Act::direct) { stream.wait(batch.done); }
         switch (act) {
             case Act::direct:
                 direct(step, batch, slot);
                 break;
             case Act::to_owners:
-                exchange_pieces(step.context, batch.of.sent, pieces_[slot].span(), batch.of.received,
+                exchange_pieces(step.rank, batch.of.sent, pieces_[slot].span(), batch.of.received,
                                 owned_[slot].span(), step.where);
                 break;
             case Act::transform:
@@ -268,21 +267,21 @@ class MatrixLaunches {
             if (!is_taken(piece.unit)) { continue; }
             const std::size_t first = batch.ranges[i].first;
             direction_of(work(step, piece), range(first, first + 1), pieces_[slot].data() + piece.offset)
-                .give(step.context.compute_stream());
+                .give(step.rank.compute_stream());
         }
     }
     void transform(const Step& step, const Batch& batch, std::size_t slot) {
-        const Stream compute = step.context.compute_stream();
+        const Stream compute = step.rank.compute_stream();
         for (const std::size_t u : batch.of.units) {
-            if (unit(u).owner != step.context.rank() || !is_taken(u)) { continue; }
+            if (unit(u).owner != step.rank.rank() || !is_taken(u)) { continue; }
             move_pieces<false>(compute, batch.of, u, owned_[slot].span());
             transform_unit(step, u);
             move_pieces<true>(compute, batch.of, u, owned_[slot].span());
         }
     }
     void from_owners(const Step& step, const Batch& batch, std::size_t slot) {
-        const Stream communication = step.context.communication_stream();
-        exchange_pieces(step.context, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
+        const Stream communication = step.rank.communication_stream();
+        exchange_pieces(step.rank, batch.of.received, owned_[slot].span(), batch.of.sent, pieces_[slot].span(),
                         step.where);
         // In the order of units, which all ranks share; a rank's pieces begin with what it sends itself.
         for (const std::size_t u : batch.of.units) {
@@ -310,7 +309,7 @@ class MatrixLaunches {
         const std::byte* const update = step.updates[listed_[of.group].group->update_of(of.parameter)].bytes;
         for (std::size_t block = 0; block < of.blocks(); ++block) {
             Rule::transform(
-                step.context.compute_stream(), setup_.products,
+                step.rank.compute_stream(), setup_.products,
                 rules::WholeMatrix<A, Update>{of.block(), matrix_.span().subspan(block * numel, numel),
                                               scratch_.span(), kept_[u].span().subspan(block * kept, kept),
                                               reinterpret_cast<const Update*>(update), step.skip});
@@ -323,7 +322,7 @@ class MatrixLaunches {
             const Ranges& ranges = batch.ranges[i];
             moved_by<Rule, A>(work(step, piece), range(ranges.begin, ranges.end), applies_.data(),
                               pieces_[slot].data() + piece.offset)
-                .give(step.context.compute_stream());
+                .give(step.rank.compute_stream());
         }
     }
 

@@ -240,10 +240,9 @@ class Muon : private detail::MuonParts, public CombinedOptimizer {
 
   private:
     static HostProducts host_products(const Model& model, SourceLocation where) {
-        const auto& context = detail::context_of(model, where);
-        if (!detail::host_reads(context.compute_stream())) {
-            throw_usage_error(where, "Muon without a library of products on the engine ",
-                              context.world().engine_name(),
+        const auto& rank = detail::rank_of(model, where);
+        if (!detail::host_reads(rank.compute_stream())) {
+            throw_usage_error(where, "Muon without a library of products on the engine ", rank.world().engine_name(),
                               ", whose matrices are a device's; expected one, gpu::CublasProducts say");
         }
         return {};

@@ -189,7 +189,7 @@ class CombinedOptimizer : public Optimizer {
                     all.append(its->statements.begin(), its->statements.end());
                 }
             }
-            auto* const book = detail::book_of(detail::context_of(this->model(), {}).world());
+            auto* const book = detail::book_of(detail::rank_of(this->model(), {}).world());
             group.choices = book == nullptr || all.empty() ? detail::StatementsHandle() : book->keep(std::move(all));
             group.chosen = chosen;
         }

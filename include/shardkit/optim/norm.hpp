@@ -47,7 +47,7 @@ inline const double* GlobalNorm::data(SourceLocation where) const {
 inline detail::NormTotal GlobalNorm::read(SourceLocation where) const {
     double total[2];
     const double* const from = data(where);
-    host::AnyKernels::copy_out(memory_->context().compute_stream(), std::span<const double>(from, 2),
+    host::AnyKernels::copy_out(memory_->rank().compute_stream(), std::span<const double>(from, 2),
                                std::span<double>(total));
     return {total[0], total[1]};
 }
@@ -61,7 +61,7 @@ inline std::span<const PartialNorms> partial_norms(const Reduced& reduced, NormM
     std::size_t parameters = 0;
     for (Group& group : Access::each(groups, where)) { parameters += group.geometry().parameters.size(); }
     const std::span<PartialNorms> norms = memory.partial_norms(parameters);
-    const auto compute = detail::context_of(groups, where).compute_stream();
+    const auto compute = detail::rank_of(groups, where).compute_stream();
     double* const scale = memory.scratch().data();
     host::AnyKernels::run_once(
         compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scale,
@@ -86,10 +86,10 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
     const Model& groups = reduced.groups(where);
     DirectedGroup directed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
-    auto& context = detail::context_of(groups, where);
-    auto& memory = NormMemory::begin(context);
-    const auto compute = context.compute_stream();
-    const auto reduction = context.reduction_stream();
+    auto& rank = detail::rank_of(groups, where);
+    auto& memory = NormMemory::begin(rank);
+    const auto compute = rank.compute_stream();
+    const auto reduction = rank.reduction_stream();
     for (Group& group : Access::each(groups, where)) {
         directed = group.directed();
         memory.add_updates(group.statements().updates());
@@ -114,9 +114,8 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
     }
     directed.communicates(Act::norm);
     reduction.wait(compute.record());
-    all_reduce_span(context.world(), TreelessOp(squares ? ReduceOp::sum : ReduceOp::max),
-                    squares ? sums : sums.first(2), reduction,
-                    {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
+    all_reduce_span(rank.world(), TreelessOp(squares ? ReduceOp::sum : ReduceOp::max), squares ? sums : sums.first(2),
+                    reduction, {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
     compute.wait(reduction.record());
     double* const total = memory.take_total();
     const FinishNorm finish{sums.data(), total, kind};

@@ -82,21 +82,21 @@ class NormMemory {
     void add_updates(StatementHash updates) { updates_.push_back(updates); }
     /// Returns what the norm's call states: the updates of all groups, and its gradients.
     StatementHash stated(StatementHash gradients) {
-        if (context_->world().size() == 1) { return 0; }
+        if (rank_->world().size() == 1) { return 0; }
         StatementHash hash = 1;
         for (const StatementHash updates : updates_) { hash = statement_hash(hash, updates); }
         hash = statement_hash(hash, gradients);
-        if (StatementBook* const book = book_of(context_->world())) { book->note_norm(hash, gradients, updates_); }
+        if (StatementBook* const book = book_of(rank_->world())) { book->note_norm(hash, gradients, updates_); }
         return hash;
     }
 
     /// Returns where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
     double* take_total() {
-        if (totals_.size() == 0) { totals_ = context_->buffer<double>(NormNumbers::totals); }
+        if (totals_.size() == 0) { totals_ = rank_->buffer<double>(NormNumbers::totals); }
         return totals_.data() + 2 * (taken_++ % norm_slots);
     }
     std::uint64_t taken() const noexcept { return taken_; }
-    const Rank& context() const noexcept { return *context_; }
+    const Rank& rank() const noexcept { return *rank_; }
 
     /// Leaves the last work of the norm to the step that follows at once.
     void leave(const FinishNorm& finish) noexcept { left_ = finish; }
@@ -110,20 +110,20 @@ class NormMemory {
         const std::size_t count = parameters + AddPartialNorms<float>::most_lanes;
         constexpr std::size_t each = sizeof(PartialNorms) / sizeof(double);
         if (partial_norms_.size() < count * each) {
-            context_->compute_stream().synchronize();
-            partial_norms_ = context_->buffer<double>(count * each);
+            rank_->compute_stream().synchronize();
+            partial_norms_ = rank_->buffer<double>(count * each);
         }
         return {reinterpret_cast<PartialNorms*>(partial_norms_.data()), parameters};
     }
 
     /// Returns what a norm's sum is added in, kept between steps: the scale and NormNumbers::sent numbers.
     std::span<double> scratch() {
-        if (scratch_.size() == 0) { scratch_ = context_->buffer<double>(NormNumbers::scratch); }
+        if (scratch_.size() == 0) { scratch_ = rank_->buffer<double>(NormNumbers::scratch); }
         return scratch_.span();
     }
 
   private:
-    Rank* context_;
+    Rank* rank_;
     const engine::CallSubject* subject_;
     HostBuffer<double> scratch_;
     HostBuffer<double> totals_;
@@ -176,7 +176,7 @@ inline bool NormTable::add_to(AddNormPieces add, Part part, const Stream& stream
     return any;
 }
 
-inline NormMemory::NormMemory(Rank& rank) : context_(&rank), subject_(subject_of(rank.world(), "the global norm")) {}
+inline NormMemory::NormMemory(Rank& rank) : rank_(&rank), subject_(subject_of(rank.world(), "the global norm")) {}
 
 inline NormMemory& NormMemory::begin(Rank& rank) {
     NormMemory& memory = rank.kept<NormMemory>();
@@ -218,7 +218,7 @@ inline const NormTable& NormMemory::table_of(const List<Group*>& groups) {
         if (table.is_of(groups)) { return table; }
     }
     tables_.erase_if([](const auto& each) { return each.is_over(); });
-    return tables_.push_back({*context_, groups});
+    return tables_.push_back({*rank_, groups});
 }
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

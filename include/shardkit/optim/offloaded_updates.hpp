@@ -132,13 +132,13 @@ class OffloadPlaces {
 /// between, it orders the compute stream behind the stores, so that whoever waits for that stream sees them.
 class OrderedCopies : NotCopied {
   public:
-    OrderedCopies(Rank& rank, engine::LinkWay fetches) : context_(rank), fetches_(fetches) {
+    OrderedCopies(Rank& rank, engine::LinkWay fetches) : rank_(rank), fetches_(fetches) {
         const Stream to_slots = fetching();
-        to_slots.wait(context_.compute_stream().record());
+        to_slots.wait(rank_.compute_stream().record());
     }
     ~OrderedCopies() {
         if (!stores_) { return; }
-        const Stream compute = context_.compute_stream();
+        const Stream compute = rank_.compute_stream();
         compute.wait(storing().record());
     }
 
@@ -166,15 +166,15 @@ class OrderedCopies : NotCopied {
         copies([&](auto from, auto to) { from_slots.give_copy(from.data(), to.data(), to.size()); });
         return stored_[slot] = from_slots.record();
     }
-    Stream storing() const noexcept { return context_.world().copy_stream(other(fetches_)); }
+    Stream storing() const noexcept { return rank_.world().copy_stream(other(fetches_)); }
 
   private:
     static engine::LinkWay other(engine::LinkWay way) noexcept {
         return way == engine::LinkWay::to_host ? engine::LinkWay::to_device : engine::LinkWay::to_host;
     }
-    Stream fetching() const noexcept { return context_.world().copy_stream(fetches_); }
+    Stream fetching() const noexcept { return rank_.world().copy_stream(fetches_); }
 
-    Rank& context_;
+    Rank& rank_;
     engine::LinkWay fetches_;
     bool stores_ = false;  // a stream without work of this step has no event that a capture may wait for
     std::array<Event, 2> fetched_{};

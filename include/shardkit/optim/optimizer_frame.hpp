@@ -113,10 +113,10 @@ class OptimizerFrame : public Optimizer {
 
     /// Once all groups have chosen their hyper-parameters.
     void make_tables(SourceLocation where) {
-        auto& context = numbers_.context();
-        groups_->upload(context);
+        auto& rank = numbers_.rank();
+        groups_->upload(rank);
         list(where);
-        groups_->prepare(context, &numbers_.scalars()->skip, where);
+        groups_->prepare(rank, &numbers_.scalars()->skip, where);
     }
 
     void change_rates(double to, double from, Change change, SourceLocation where) override {
@@ -131,7 +131,7 @@ class OptimizerFrame : public Optimizer {
         const StatementHash stated =
             numbers_.begin_step(Access::stated(reduced), Access::loss_scale(reduced), coefficient, share, where);
         try {
-            groups_->run(numbers_.context(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(), where);
+            groups_->run(numbers_.rank(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(), where);
             numbers_.run_first();
         } catch (...) {  // some groups are updated, and one perhaps in part
             for (Group& group : Access::each(this->model(), where)) {
@@ -259,12 +259,12 @@ OptimizerFrame<Rule>::OptimizerFrame(const Model& model, const Options& options,
       numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where),
       groups_(std::move(groups)) {
     require_matches(this->model(), this->param_groups(), where);
-    auto& context = detail::context_of(model, where);
+    auto& rank = detail::rank_of(model, where);
     for (Group& group : Access::each(model, where)) {
-        numbers_.add_group(context, group.geometry(), where);
+        numbers_.add_group(rank, group.geometry(), where);
         groups_->add(group, options, numbers_.param_groups(), where);
     }
-    numbers_.begin(context);
+    numbers_.begin(rank);
     make_tables(where);
     for_each_group(
         [this](auto& state, auto& group, auto& /*table*/) {

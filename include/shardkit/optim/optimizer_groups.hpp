@@ -41,8 +41,8 @@ class OptimizerGroups {
 
     /// One more group, in the model's order.
     void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where) {
-        Group& group = groups_.emplace_back(state.context(), state.geometry(), options, param_groups, where);
-        group.choose(state.context(), state.geometry(), param_groups, nullptr, table());
+        Group& group = groups_.emplace_back(state.rank(), state.geometry(), options, param_groups, where);
+        group.choose(state.rank(), state.geometry(), param_groups, nullptr, table());
         entry_of(numbers_, state.identity()).value = groups_.size() - 1;
         for (std::size_t p = 0; p < group.updated().size(); ++p) {
             if (group.updates(p)) { state.torn().end_states(p); }
@@ -53,7 +53,7 @@ class OptimizerGroups {
     /// Returns whether it updates the group.
     bool choose(State& state, std::span<const ParamGroup> param_groups, const GroupProgress* progress) {
         Group& group = next();
-        group.choose(state.context(), state.geometry(), param_groups, progress, table());
+        group.choose(state.rank(), state.geometry(), param_groups, progress, table());
         return group.number().has_value();
     }
     /// Steps that a group of that identity has taken; none where it has no such group. Waits for the compute stream.
@@ -161,12 +161,12 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
         if constexpr (alone) {
             Group& group = this->group_of(state);
             if (!group.number()) { return; }
-            const auto stream = state.context().compute_stream();
+            const auto stream = state.rank().compute_stream();
             this->captured_ = this->captured_ || stream.capture() != 0;
             table_.begin_alone(*group.number(), stream, scalars, options);
             const TrainedGroup<Rule> trained{&group, &state, table_.engine_steps(*group.number()), true};
-            with_launches(
-                state, [&](auto& launches) { launches.run_one({trained}, state.context(), table_, &scalars->skip); });
+            with_launches(state,
+                          [&](auto& launches) { launches.run_one({trained}, state.rank(), table_, &scalars->skip); });
         }
     }
     std::size_t bytes() const noexcept override {
@@ -179,7 +179,7 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
     void list_own_shapes(const State& state, List<HeldMemory>& held) override {
         if constexpr (!alone) {
             with_launches(state, [&](auto& launches) {
-                launches.list_own_shapes(state.geometry(), state.context().rank(), held);
+                launches.list_own_shapes(state.geometry(), state.rank().rank(), held);
             });
         }
     }

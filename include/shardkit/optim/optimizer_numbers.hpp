@@ -135,7 +135,7 @@ class OptimizerNumbers {
     void begin(Rank& rank);
     const Options& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
-    Rank& context() const noexcept { return *context_; }
+    Rank& rank() const noexcept { return *rank_; }
     /// Returns the learning rate that was given last, of which that of the options may be a part.
     double given_rate() const noexcept { return given_rate_; }
     /// @throws std::invalid_argument for what is out of range
@@ -175,7 +175,7 @@ class OptimizerNumbers {
     std::optional<BeginStep>& first() noexcept { return first_; }
     /// Launches it alone, if it is still there.
     void run_first() {
-        if (first_) { host::AnyKernels::run_once(context_->compute_stream(), *first_); }
+        if (first_) { host::AnyKernels::run_once(rank_->compute_stream(), *first_); }
         first_.reset();
     }
     /// Returns what its ParamGroups choose for group `number`.
@@ -211,10 +211,10 @@ class OptimizerNumbers {
             validate_options<Rule>(its, arithmetic_, where);
         }
     }
-    StatementBook* book() const noexcept { return book_of(context_->world()); }
+    StatementBook* book() const noexcept { return book_of(rank_->world()); }
     void write(std::span<const ChosenOptions<Options>> chosen) const {
         for (std::size_t i = 0; i < chosen.size(); ++i) {
-            host::AnyKernels::run_once(context_->compute_stream(),
+            host::AnyKernels::run_once(rank_->compute_stream(),
                                        SetOptions<Options>{chosen[i], engine_options_.data() + i});
         }
     }
@@ -222,7 +222,7 @@ class OptimizerNumbers {
     Options options_;
     ElementType arithmetic_;
     double given_rate_;
-    Rank* context_ = nullptr;
+    Rank* rank_ = nullptr;
     std::vector<ParamGroup> param_groups_;
     NameIndex paths_;                 // of the groups
     StatementsHandle stated_;         // of the options
@@ -260,7 +260,7 @@ void OptimizerNumbers<Rule>::add_group(Rank& rank, const GroupGeometry& group, S
 
 template <class Rule>
 void OptimizerNumbers<Rule>::begin(Rank& rank) {
-    context_ = &rank;
+    rank_ = &rank;
     // Here, so that the first step allocates nothing but the norm's buffers.
     static_cast<void>(rank.kept<NormMemory>());
     const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
@@ -310,7 +310,7 @@ template <class Rule>
 StatementHash OptimizerNumbers<Rule>::begin_step(StatedStep step, LossScaleState* loss_scale,
                                                  const ClipCoefficient& coefficient, const StepShare& share,
                                                  SourceLocation where) {
-    if (share.before == 0) { context_->compare_calls(where); }
+    if (share.before == 0) { rank_->compare_calls(where); }
     step.number = ++steps_;
     step.learning_rate = options_.learning_rate;
     step.max_norm = coefficient.max_norm;
@@ -319,7 +319,7 @@ StatementHash OptimizerNumbers<Rule>::begin_step(StatedStep step, LossScaleState
     step.updated = where;
     if (stated_ != nullptr) { book()->note(step); }
     first_ = BeginStep{1 / step.divisor, coefficient,  loss_scale,
-                       scalars_.data(),  share.adapts, context_->kept<NormMemory>().take_left(coefficient.total)};
+                       scalars_.data(),  share.adapts, rank_->kept<NormMemory>().take_left(coefficient.total)};
     return step.update_hash();
 }
 

@@ -142,7 +142,7 @@ class PieceUpdates {
     using Place = typename OffloadPlaces<Listed>::Place;
 
     PieceUpdates(Rank& rank, const OffloadPlaces<Listed>& places, engine::LinkWay fetches)
-        : context_(rank), places_(places), copies_(rank, fetches) {}
+        : rank_(rank), places_(places), copies_(rank, fetches) {}
 
     IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
     static PieceUpdate piece_of(const Listed& each, const AnyUpdateWork& whole, std::size_t piece,
@@ -150,7 +150,7 @@ class PieceUpdates {
         return PieceUpdate(whole, each.group->pieces()[piece], ranges);
     }
 
-    Rank& context_;
+    Rank& rank_;
     OffloadPlaces<Listed> places_;
     OrderedCopies copies_;
 };
@@ -161,9 +161,9 @@ class PieceUpdates {
 /// planner::offloaded_update_seconds
 class DevicePieces : PieceUpdates {
     using Base = PieceUpdates;
-    using Base::context_;
     using Base::copies_;
     using Base::places_;
+    using Base::rank_;
     using typename Base::Listed;
     using typename Base::Place;
     using typename Base::Table;
@@ -175,7 +175,7 @@ class DevicePieces : PieceUpdates {
         : Base(rank, places, engine::LinkWay::to_device), slots_(rank.kept<OffloadSlots>()) {}
 
     void run(const Table& table, const std::uint32_t* skip) {
-        const Stream compute = context_.compute_stream();
+        const Stream compute = rank_.compute_stream();
         const auto in_slot = [&](const Place& place, std::size_t slot) {
             const Listed& each = places_[place];
             const AnyUpdateWork whole = work_in_step(each, table.updates(), skip);
@@ -209,10 +209,10 @@ class DevicePieces : PieceUpdates {
 /// Cost:   planner::offloaded_update_seconds, with the update on one thread of the host
 class HostPieces : PieceUpdates {
     using Base = PieceUpdates;
-    using Base::context_;
     using Base::copies_;
     using Base::elements;
     using Base::places_;
+    using Base::rank_;
     using typename Base::Listed;
     using typename Base::Place;
     using typename Base::Table;
@@ -241,13 +241,13 @@ class HostPieces : PieceUpdates {
     }
 
     void run(const Table& table, const std::uint32_t* skip) {
-        const Stream host = context_.world().host_stream();
-        table.copy_to_host(context_, skip);
+        const Stream host = rank_.world().host_stream();
+        table.copy_to_host(rank_, skip);
         const auto fetch = [&](const Place& next, std::size_t slot) {
             const Listed& each = places_[next];
             if (next.piece == 0) {
                 each.state->gradients().wait();
-                copies_.fetch_behind(context_.compute_stream().record());
+                copies_.fetch_behind(rank_.compute_stream().record());
             }
             const Slot here(slots_[slot], each, elements(next).size());
             copies_.fetch(slot, [&](const auto& copy) {

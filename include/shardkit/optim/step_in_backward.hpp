@@ -89,7 +89,7 @@ inline GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const S
             where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
     }
     refuse_all_gradients("step", options, where);
-    static_cast<void>(detail::context_of(model_, where));
+    static_cast<void>(detail::rank_of(model_, where));
     const double divisor = detail::divisor_of(model_, options.divisor, where);
     if (divisor != backward_->divisor) {
         throw_usage_error(where, "optimizer step: a divisor of ", detail::number_text(divisor),

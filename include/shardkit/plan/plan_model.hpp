@@ -33,7 +33,7 @@ namespace detail {
 inline Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Model& model,
                         planner::PlanOptions options, SourceLocation where) {
     if (groups.empty()) { return {}; }
-    const Rank& rank = detail::context_of(model, where);
+    const Rank& rank = detail::rank_of(model, where);
     options.engine = rank.world().traits();
     if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(rank.world()); }
     return plan(std::span<const planner::GroupDescription>(groups.data(), groups.size()), rank.grid(), options);

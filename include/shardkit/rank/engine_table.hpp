@@ -21,13 +21,13 @@ class EngineBytes {
   public:
     EngineBytes() noexcept = default;
     EngineBytes(Rank& rank, std::size_t size)
-        : context_(&rank), memory_(rank.local_buffer<std::uint8_t>(size)), size_(size) {}
+        : rank_(&rank), memory_(rank.local_buffer<std::uint8_t>(size)), size_(size) {}
     EngineBytes(EngineBytes&& other) noexcept
-        : context_(std::exchange(other.context_, nullptr)),
+        : rank_(std::exchange(other.rank_, nullptr)),
           memory_(std::move(other.memory_)),
           size_(std::exchange(other.size_, 0)) {}
     EngineBytes& operator=(EngineBytes&& other) noexcept {
-        std::swap(context_, other.context_);
+        std::swap(rank_, other.rank_);
         std::swap(memory_, other.memory_);
         std::swap(size_, other.size_);
         return *this;
@@ -36,27 +36,27 @@ class EngineBytes {
     EngineBytes& operator=(const EngineBytes&) = delete;
     /// Frees the memory. An error of the stream that nobody waited for is dropped, as a destructor cannot report it.
     ~EngineBytes() {
-        if (context_ == nullptr) { return; }
+        if (rank_ == nullptr) { return; }
         try {
-            context_->compute_stream().synchronize();
+            rank_->compute_stream().synchronize();
         } catch (...) {}  // NOLINT(bugprone-empty-catch)
     }
 
     std::size_t size() const noexcept { return size_; }
     void* data() const noexcept { return memory_.data(); }
     void write(const void* from, std::size_t begin, std::size_t count) {
-        host::AnyKernels::copy_in(context_->compute_stream(),
+        host::AnyKernels::copy_in(rank_->compute_stream(),
                                   std::span<const std::uint8_t>(static_cast<const std::uint8_t*>(from), count),
                                   std::span<std::uint8_t>(memory_.data() + begin, count));
     }
     void read(void* into, std::size_t begin, std::size_t count) const {
-        host::AnyKernels::copy_out(context_->compute_stream(),
+        host::AnyKernels::copy_out(rank_->compute_stream(),
                                    std::span<const std::uint8_t>(memory_.data() + begin, count),
                                    std::span<std::uint8_t>(static_cast<std::uint8_t*>(into), count));
     }
 
   private:
-    Rank* context_ = nullptr;
+    Rank* rank_ = nullptr;
     HostBuffer<std::uint8_t> memory_;
     std::size_t size_ = 0;
 };

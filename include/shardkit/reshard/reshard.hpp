@@ -19,7 +19,7 @@ namespace shardkit {
 
 namespace detail {
 
-/// Calls f(run) with a reshard whose states are prepared. Collective over the context's world.
+/// Calls f(run) with a reshard whose states are prepared. Collective over the rank's world.
 template <class F>
 auto with_reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to, const ReshardOptions& options,
                   SourceLocation where, const F& f) {

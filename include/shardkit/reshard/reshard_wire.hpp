@@ -48,26 +48,26 @@ class ReshardWire {
 
 class ReshardWireOf final : public ReshardWire, NotCopied {
   public:
-    explicit ReshardWireOf(Rank& rank) : context_(rank) {}
+    explicit ReshardWireOf(Rank& rank) : rank_(rank) {}
 
-    bool on_host() const noexcept override { return host_reads(context_.compute_stream()); }
+    bool on_host() const noexcept override { return host_reads(rank_.compute_stream()); }
     List<std::size_t> hosts() const override {
-        List<std::size_t> hosts(context_.world_size());
-        for (std::size_t r = 0; r < hosts.size(); ++r) { hosts[r] = context_.world().host_of(r); }
+        List<std::size_t> hosts(rank_.world_size());
+        for (std::size_t r = 0; r < hosts.size(); ++r) { hosts[r] = rank_.world().host_of(r); }
         return hosts;
     }
     void broadcast(std::span<std::byte> bytes, std::size_t root, SourceLocation where) override {
         if (bytes.empty()) { return; }
-        const auto stream = context_.compute_stream();
-        const auto sent = context_.buffer<std::uint8_t>(bytes.size());
+        const auto stream = rank_.compute_stream();
+        const auto sent = rank_.buffer<std::uint8_t>(bytes.size());
         const std::span<std::uint8_t> host(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size());
         host::AnyKernels::copy_in(stream, std::span<const std::uint8_t>(host), sent.span());
-        shardkit::broadcast(context_.world(), sent.span(), root, stream, where);
+        shardkit::broadcast(rank_.world(), sent.span(), root, stream, where);
         host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(sent.span()), host);
     }
     void stage(std::size_t bytes) override {
-        out_ = context_.buffer<std::uint8_t>(bytes);
-        in_ = context_.buffer<std::uint8_t>(bytes);
+        out_ = rank_.buffer<std::uint8_t>(bytes);
+        in_ = rank_.buffer<std::uint8_t>(bytes);
         if (!on_host()) {
             host_out_.resize(bytes);
             host_in_.resize(bytes);
@@ -77,7 +77,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
     std::byte* staging_to_receive() noexcept override { return host(in_, host_in_); }
 
     void exchange(const Message& sent, const Message& received, SourceLocation where) override {
-        const auto stream = context_.compute_stream();
+        const auto stream = rank_.compute_stream();
         const std::span<std::uint8_t> out = memory(sent, out_);
         const std::span<std::uint8_t> in = memory(received, in_);
         if (!on_host()) {
@@ -87,11 +87,11 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         }
         const std::span<const std::uint8_t> given = out;
         if (sent.bytes > 0 && received.bytes > 0) {
-            send_receive(context_.world(), given, sent.peer, in, received.peer, stream, where);
+            send_receive(rank_.world(), given, sent.peer, in, received.peer, stream, where);
         } else if (sent.bytes > 0) {
-            send(context_.world(), given, sent.peer, stream, where);
+            send(rank_.world(), given, sent.peer, stream, where);
         } else if (received.bytes > 0) {
-            receive(context_.world(), in, received.peer, stream, where);
+            receive(rank_.world(), in, received.peer, stream, where);
         }
         if (!on_host()) {
             if (sent.staged && sent.bytes > 0) { stream.synchronize(); }  // before the next one is packed
@@ -101,7 +101,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
             }
         }
     }
-    void finish() override { context_.compute_stream().synchronize(); }
+    void finish() override { rank_.compute_stream().synchronize(); }
 
   private:
     using Buffer = HostBuffer<std::uint8_t>;
@@ -114,7 +114,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         return {message.staged ? staging.data() : own, message.bytes};
     }
 
-    Rank& context_;
+    Rank& rank_;
     Buffer out_, in_;
     std::vector<std::uint8_t> host_out_, host_in_;  // where the engine's memory is a device's
 };

@@ -33,7 +33,7 @@ class GradientStore {
     GradientStore(Rank& rank, const GroupGeometry& geometry, const ElementTable& elements,
                   const GroupCommunicators& communicators, GroupStatements& statements, GroupStep& step,
                   const StoredElements& adopted)
-        : context_(&rank),
+        : rank_(&rank),
           geometry_(&geometry),
           elements_(&elements),
           statements_(&statements),
@@ -78,7 +78,7 @@ class GradientStore {
     /// zeroed, padding included, except for what `overwrites` gives the backward pass to overwrite. A slice that is
     /// not reduced has the place in the stack of sums to which it belongs, if its type is theirs.
     void open(bool overwrites, SourceLocation where) {
-        const auto stream = context_->compute_stream();
+        const auto stream = rank_->compute_stream();
         if (!leases_full() || subtotal_numel_ > 0) {
             stream.wait(reduced_ready_);  // reductions of an earlier step that nobody waited for
         }
@@ -108,8 +108,8 @@ class GradientStore {
     /// @throws UsageError that names parameter and element
     void require_overwritten(SourceLocation where) const {
         const std::uint64_t mark = elements_->unwritten_bits();
-        if (!host_reads(context_->compute_stream()) || !overwrites_ || mark == 0) { return; }
-        await_host_memory(*context_);
+        if (!host_reads(rank_->compute_stream()) || !overwrites_ || mark == 0) { return; }
+        await_host_memory(*rank_);
         const std::size_t size = geometry_->sizes.gradient;
         for (const PlacedParameter& parameter : geometry_->parameters) {
             const IndexRange range = parameter.range;
@@ -133,12 +133,12 @@ class GradientStore {
     /// Returns the buffer of a microbatch to the pool without adding it.
     void discard() noexcept {
         slice_ = 0;
-        if (leases_full()) { lease_.release(context_->compute_stream().record()); }
+        if (leases_full()) { lease_.release(rank_->compute_stream().record()); }
     }
     /// Marks the microbatch's gradients as written, behind the work in the compute stream. Slices that are not
     /// reduced join the sums of the earlier ones.
     void add(SliceCarry carry) {
-        const auto stream = context_->compute_stream();
+        const auto stream = rank_->compute_stream();
         if (subtotal_numel_ > 0 && !geometry_->table.reduces_each) {
             if (carry.merges > 0) {
                 merge(elements_->gradients, full(), carry, stream);
@@ -157,7 +157,7 @@ class GradientStore {
     /// Gives the gradients' buffers back behind the group's update in the compute stream, where they are leased.
     void release() noexcept {
         if (!geometry_->table.releases) { return; }
-        const Event updated = context_->compute_stream().record();
+        const Event updated = rank_->compute_stream().record();
         lease_.release(updated);
         sums_.release(updated);
     }
@@ -170,9 +170,9 @@ class GradientStore {
     /// Makes the remaining sums over replicas and over tp. Collective over the data ranks, then over tp.
     void finish(SourceLocation where) { reduce(Act::all_reduce, where); }
     /// Lets later work on the compute stream wait for the reduced gradients.
-    void wait() { context_->compute_stream().wait(reduced_ready_); }
+    void wait() { rank_->compute_stream().wait(reduced_ready_); }
     /// Lets reductions wait for the gradients that were added last, as the next one does itself.
-    void await_added() { context_->reduction_stream().wait(written_); }
+    void await_added() { rank_->reduction_stream().wait(written_); }
 
     /// Returns the reduced gradients on this rank: elements `reduced_range` of the flat buffer, as sums that are not
     /// yet divided.
@@ -199,7 +199,7 @@ class GradientStore {
     void restart() noexcept {
         slice_ = 0;
         if (leases_full()) {
-            const auto stream = context_->reduction_stream();
+            const auto stream = rank_->reduction_stream();
             lease_.release(stream.record());
             sums_.release(stream.record());
             addend_.release(stream.record());
@@ -218,7 +218,7 @@ class GradientStore {
     }
     void reduce(Act act, SourceLocation where) {
         const Applied applied = apply_act(*step_, act, geometry_->table);
-        const auto stream = context_->reduction_stream();
+        const auto stream = rank_->reduction_stream();
         stream.wait(written_);
         bool borrows = false;
         const CollectiveRow* last = nullptr;
@@ -281,7 +281,7 @@ class GradientStore {
     StoredElements borrowed_addend(SourceLocation where) {
         if (placed_addend_ != nullptr) { return addend(); }
         if (!addend_joined_) {
-            addend_ = group_lease(*context_, *geometry_, SlotPurpose::reduce, geometry_->table.addend_bytes);
+            addend_ = group_lease(*rank_, *geometry_, SlotPurpose::reduce, geometry_->table.addend_bytes);
             addend_joined_ = true;
         }
         addend_.acquire(geometry_->path, where);  // its last use was in this stream
@@ -335,7 +335,7 @@ class GradientStore {
             .subspan(number * subtotal_numel_, subtotal_numel_);
     }
 
-    Rank* context_;
+    Rank* rank_;
     const GroupGeometry* geometry_;
     const ElementTable* elements_;
     GroupStatements* statements_;

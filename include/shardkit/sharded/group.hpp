@@ -64,7 +64,7 @@ struct AdoptedElements {
 /// a checkpoint use groups through this class alone.
 class Group : NotCopied {
   public:
-    Rank& context() const noexcept { return context_; }
+    Rank& rank() const noexcept { return rank_; }
     const GroupGeometry& geometry() const noexcept { return geometry_; }
     const std::string& path() const noexcept { return geometry_.path; }
     bool trainable() const noexcept { return geometry_.trainable; }
@@ -343,7 +343,7 @@ class Group : NotCopied {
         }
     }
 
-    Rank& context_;
+    Rank& rank_;
     GroupGeometry geometry_;
     layout::FlatLayout layout_;
     GroupCommunicators comms_;
@@ -405,7 +405,7 @@ inline void Group::check_whole(std::string_view verb, std::size_t parameter, std
     const std::size_t expected = geometry_.parameters[parameter].shape.numel();
     const std::string what = concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
     if (given != expected) { throw_invalid_argument(where, what, " with ", given, " elements, expected ", expected); }
-    context_.require_host_memory(memory.data(), memory.size(), what, where);
+    rank_.require_host_memory(memory.data(), memory.size(), what, where);
 }
 
 inline std::array<bool, 4> Group::replicas(const GroupGeometry& group, const GroupCommunicators& ranks) noexcept {

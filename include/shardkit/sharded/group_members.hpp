@@ -13,7 +13,7 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 inline Group::Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted)
-    : context_(rank),
+    : rank_(rank),
       geometry_(std::move(placed.group)),
       layout_(placed.layout),
       comms_(placed.communicators),
@@ -99,8 +99,8 @@ inline Group::~Group() {
         end_program("'", path(), "' ended or was assigned to while a save of it is pending: commit it before");
     }
     // Searched from the end: groups mostly end in reverse order.
-    Access::living(context_).erase_if([this](const std::string* other) { return other == &geometry_.path; });
-    context_.settle();
+    Access::living(rank_).erase_if([this](const std::string* other) { return other == &geometry_.path; });
+    rank_.settle();
 }
 
 inline void Group::take_gradients(SourceLocation where, std::string_view verb, Writes writes) {
@@ -146,9 +146,8 @@ inline void Group::add_norms(const double* scale, std::span<PartialNorms> norms,
         std::size_t p = 0;
         for (const IndexRange segment : copies ? copied_segments_ : counted_segments_) {
             while (segment.begin + origin >= geometry_.parameters[p].range.end) { ++p; }
-            elements_->add_norms(context_.compute_stream(),
-                                 gradients_.reduced().subspan(segment.begin, segment.size()), scale, lanes, &norms[p],
-                                 copies);
+            elements_->add_norms(rank_.compute_stream(), gradients_.reduced().subspan(segment.begin, segment.size()),
+                                 scale, lanes, &norms[p], copies);
         }
     }
 }
@@ -214,7 +213,7 @@ inline void Group::write(std::size_t parameter, const TensorValueSource& values,
     ValuesDigest digest(geometry_.parameters[parameter].range.size());
     for_each_written(statements_.compares_values() ? &digest : nullptr,
                      [&](WrittenAs how, const StoredElements& target, std::size_t origin, ValuesDigest* to) {
-                         elements_->write(context_, geometry_.parameters[parameter], how, target, origin, values, to);
+                         elements_->write(rank_, geometry_.parameters[parameter], how, target, origin, values, to);
                      });
     settle_frozen(parameter);
     parameters_.end_write();
@@ -223,15 +222,15 @@ inline void Group::write(std::size_t parameter, const TensorValueSource& values,
 }
 
 inline HostBuffer<float> Group::buffer_of_masters() const {
-    return group_buffer<float>(context_, path(), "joined master weights", geometry_.updated.size());
+    return group_buffer<float>(rank_, path(), "joined master weights", geometry_.updated.size());
 }
 inline HostBuffer<float> Group::join_masters() const {
     auto joined = buffer_of_masters();
-    elements_->join(context_.compute_stream(), parameters_.gather_source(), parameters_.halves(), joined.span());
+    elements_->join(rank_.compute_stream(), parameters_.gather_source(), parameters_.halves(), joined.span());
     return joined;
 }
 inline void Group::split_masters(const StoredElements& joined) {
-    const auto stream = context_.compute_stream();
+    const auto stream = rank_.compute_stream();
     elements_->split(stream, joined, parameters_.gather_source(), parameters_.halves());
     stream.settle();
 }
@@ -245,19 +244,19 @@ inline void Group::settle_frozen(std::size_t parameter) {
     const auto its = [&](const StoredElements& all) {
         return all.subspan(range.begin - geometry_.updated.begin, range.size());
     };
-    const auto stream = context_.compute_stream();
+    const auto stream = rank_.compute_stream();
     const StoredElements elements = its(parameters_.gather_source());
     if (!split) { return elements_->to_masters(stream, elements, its(parameters_.master())); }
-    const auto joined = group_buffer<float>(context_, path(), "frozen parameters", range.size());
+    const auto joined = group_buffer<float>(rank_, path(), "frozen parameters", range.size());
     elements_->to_masters(stream, elements, joined.span());
     elements_->split(stream, joined.span(), elements, its(parameters_.halves()));
     stream.settle();
 }
 
 inline void Group::digest_reduced(StatedStep& stated) {
-    if (host_reads(context_.compute_stream())) {
-        if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
-        await_host_memory(context_);
+    if (host_reads(rank_.compute_stream())) {
+        if (rank_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
+        await_host_memory(rank_);
         for (const PlacedParameter& parameter : geometry_.parameters) {
             if (parameter.frozen || !parameter.whole_everywhere()) { continue; }
             ValuesDigest digest(parameter.range.size());
@@ -270,8 +269,8 @@ inline void Group::digest_reduced(StatedStep& stated) {
 }
 
 inline void Group::digest_adopted() {
-    if (host_reads(context_.compute_stream())) {
-        await_host_memory(context_);
+    if (host_reads(rank_.compute_stream())) {
+        await_host_memory(rank_);
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
             const IndexRange range = geometry_.parameters[p].range;
             ValuesDigest digest(range.size());

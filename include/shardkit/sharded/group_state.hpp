@@ -115,8 +115,7 @@ class GroupState : public Group {
                 statements_.compares_values() ? &digest : nullptr,
                 [&](WrittenAs how, const StoredElements& target, std::size_t origin, ValuesDigest* to) {
                     in_form<Precision>(how, target, [&](auto elements, auto rounding) {
-                        fill_rounded<decltype(rounding)>(context_, geometry_.parameters[p], elements, origin, its,
-                                                         to);
+                        fill_rounded<decltype(rounding)>(rank_, geometry_.parameters[p], elements, origin, its, to);
                     });
                 });
             this->settle_frozen(p);
@@ -136,10 +135,10 @@ class GroupState : public Group {
         if constexpr (can_split_master<Precision>) {
             if (geometry_.splits_master()) {
                 const auto joined = this->join_masters();
-                await_host_memory(context_);
+                await_host_memory(rank_);
                 f(std::span<Master>(joined.span()));
                 if (to_write) { return this->split_masters(joined.span()); }
-                context_.compute_stream().settle();
+                rank_.compute_stream().settle();
                 return;
             }
         }
@@ -151,7 +150,7 @@ class GroupState : public Group {
         show_updated(f, true);
         if constexpr (Precision::has_master && !Precision::gathers_codes) {
             if (!geometry_.keeps_master()) { return; }
-            host::AnyKernels::convert(context_.compute_stream(), std::span<const Master>(parameters_.master()),
+            host::AnyKernels::convert(rank_.compute_stream(), std::span<const Master>(parameters_.master()),
                                       std::span<Gather>(parameters_.gather_source()));
         }
     }
@@ -164,19 +163,19 @@ class GroupState : public Group {
         if (wanted) { check_values("read_full", parameter, std::span<const T>(values), where); }
         this->open_window(Gathers::when_stale, where);
         const auto window = Access::make<PendingWindow<GroupState>>(*this, where).wait();
-        const auto stream = context_.compute_stream();
+        const auto stream = rank_.compute_stream();
         const IndexRange range = geometry_.parameters[parameter].range;
         const std::span<const Gather> elements = parameters_.full().subspan(range.begin, range.size());
         if constexpr (Precision::gathers_codes) {
-            auto decoded = group_buffer<float>(context_, path(), "decoded parameters", range.size());
+            auto decoded = group_buffer<float>(rank_, path(), "decoded parameters", range.size());
             run_each(stream, range.size(),
                      DecodeElement<Gather>{elements.data(), parameters_.scales(parameter), decoded.data()});
-            const WholeTensor<float> whole(context_, comms_, geometry_, parameter,
+            const WholeTensor<float> whole(rank_, comms_, geometry_, parameter,
                                            std::span<const float>(decoded.span()), stream, where);
             if (wanted) { whole.copy(values); }
             stream.settle();
         } else {
-            const WholeTensor<Gather> whole(context_, comms_, geometry_, parameter, elements, stream, where);
+            const WholeTensor<Gather> whole(rank_, comms_, geometry_, parameter, elements, stream, where);
             if (wanted) { whole.copy(values); }
         }
     }
@@ -187,14 +186,14 @@ class GroupState : public Group {
     void read_full_gradient(std::size_t parameter, double scale, std::span<T> values, SourceLocation where) {
         this->require_gradients("read_full", where);
         check_values("read_full", parameter, std::span<const T>(values), where);
-        const auto stream = context_.reduction_stream();
+        const auto stream = rank_.reduction_stream();
         HostBuffer<Reduction> gathered;
         const std::string what = concat("'", path(), "' reduced gradients");
         const std::span<const Reduction> full = whole_group<Reduction>(
-            context_, comms_, geometry_, gradients_.reduced(), gathered, "gathered gradients", stream,
+            rank_, comms_, geometry_, gradients_.reduced(), gathered, "gathered gradients", stream,
             {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
         const IndexRange range = geometry_.parameters[parameter].range;
-        const WholeTensor<Reduction> whole(context_, comms_, geometry_, parameter,
+        const WholeTensor<Reduction> whole(rank_, comms_, geometry_, parameter,
                                            full.subspan(range.begin, range.size()), stream, where);
         whole.convert(values, [scale](Reduction sum) {
             return static_cast<Arithmetic<T>>(static_cast<double>(static_cast<Arithmetic<Reduction>>(sum)) * scale);
@@ -210,11 +209,11 @@ class GroupState : public Group {
     }
 
     using Base::comms_;
-    using Base::context_;
     using Base::elements_;
     using Base::geometry_;
     using Base::gradients_;
     using Base::parameters_;
+    using Base::rank_;
     using Base::statements_;
     using Base::torn_;
 };

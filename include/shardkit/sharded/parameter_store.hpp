@@ -37,7 +37,7 @@ class ParameterStore {
     ParameterStore(Rank& rank, const GroupGeometry& geometry, const ElementTable& elements,
                    const GroupCommunicators& communicators, GroupStatements& statements, GroupStep& step,
                    const StoredElements& adopted)
-        : context_(&rank),
+        : rank_(&rank),
           geometry_(&geometry),
           elements_(&elements),
           statements_(&statements),
@@ -102,7 +102,7 @@ class ParameterStore {
     void show(SourceLocation where) {
         if (step_->asked == 0) { return; }
         if (leases_full() && full_ == nullptr) {
-            context_->communication_stream().wait(lease_.acquire(geometry_->path, where));
+            rank_->communication_stream().wait(lease_.acquire(geometry_->path, where));
             full_ = lease_.data();
         }
         refresh(where);
@@ -111,7 +111,7 @@ class ParameterStore {
     /// Ends a window that was never used.
     void drop() {
         if (step_->asked > 0) { apply(Act::use); }
-        context_->compute_stream().settle(gathered_);
+        rank_->compute_stream().settle(gathered_);
         joined_ = true;
     }
     /// Keeps the full copy for a schedule, with or without windows, in `memory` where the policy releases it at
@@ -149,7 +149,7 @@ class ParameterStore {
     /// @throws MemoryError when there is no memory
     void summon(SourceLocation where) {
         if (leases_full() && full_ == nullptr) {
-            summoned_ = group_buffer<std::uint8_t>(*context_, geometry_->path, "summoned parameters",
+            summoned_ = group_buffer<std::uint8_t>(*rank_, geometry_->path, "summoned parameters",
                                                    full_numel() * geometry_->sizes.gather);
             full_ = summoned_.data();
         }
@@ -164,11 +164,11 @@ class ParameterStore {
     SourceLocation opened() const noexcept { return opened_; }
     /// Lets later work on the compute stream wait for the gathered values.
     void wait() {
-        context_->compute_stream().wait(gathered_);
+        rank_->compute_stream().wait(gathered_);
         joined_ = true;
     }
     /// Lets gathers wait for the last update, as the next one does itself.
-    void await_update() { context_->communication_stream().wait(updated_); }
+    void await_update() { rank_->communication_stream().wait(updated_); }
     /// Closes a window. Local work only.
     void close() noexcept {
         const Applied closed = apply(Act::close);
@@ -176,7 +176,7 @@ class ParameterStore {
         ++generation_;
         // With updates in graphs, the next window may gather without an update before it: the gather then waits for
         // this event.
-        if (captures_.update_captured()) { updated_ = context_->compute_stream().record(); }
+        if (captures_.update_captured()) { updated_ = rank_->compute_stream().record(); }
         if (closed.gives_back && !held_) { release(); }
     }
 
@@ -233,12 +233,12 @@ class ParameterStore {
     }
     /// Ends a write of every element of `resting` that was no update.
     void end_write() {
-        updated_ = context_->compute_stream().record();
+        updated_ = rank_->compute_stream().record();
         if (gathers_beside_ || coded()) { *step_ = written(*step_); }
     }
     /// Ends a load, which writes every element but for copies of what other ranks update.
     void end_load() {
-        updated_ = context_->compute_stream().record();
+        updated_ = rank_->compute_stream().record();
         *step_ = written(*step_);
     }
     /// Ends an update. `updated` is an event behind it in the compute stream, shared by all groups of a launch;
@@ -254,7 +254,7 @@ class ParameterStore {
     /// Returns an event behind the last update or write.
     const auto& updated() const noexcept { return updated_; }
     /// Returns the number of the graph capture that work goes to at the moment, 0 if none.
-    unsigned long long capture() const noexcept { return context_->compute_stream().capture(); }
+    unsigned long long capture() const noexcept { return rank_->compute_stream().capture(); }
 
   private:
     bool coded() const noexcept { return geometry_->sizes.codes.gathered; }
@@ -281,7 +281,7 @@ class ParameterStore {
     /// magnitudes before. `begun`: whether the last update has begun them.
     void make_codes(std::span<const CollectiveRow>& calls, bool begun, SourceLocation where) {
         joined_ = false;  // even where making them fails
-        const auto stream = context_->communication_stream();
+        const auto stream = rank_->communication_stream();
         stream.wait(updated_);
         const auto codes = gather_source();
         elements_->begin_codes(stream, *geometry_, master(), codes, updated_scales(), begun, largest());
@@ -328,7 +328,7 @@ class ParameterStore {
                 SourceLocation where) {
         joined_ = false;  // even of a gather that fails
         const Communicator& ranks = comms_[row.over];
-        const Stream stream = context_->communication_stream();
+        const Stream stream = rank_->communication_stream();
         const engine::CallSite site{where, subject_, statements_->in_call(row.over)};
         stream.wait(updated_);
         if (row.in_place()) {
@@ -340,13 +340,13 @@ class ParameterStore {
     }
     void release() noexcept {
         if (leases_full() && full_ != nullptr) {
-            const auto stream = context_->compute_stream();
+            const auto stream = rank_->compute_stream();
             if constexpr (checked) {
                 // Otherwise no view has seen it, and its gather still writes it.
                 if (joined_) { elements_->close(stream, gathered(full_, full_numel())); }
             }
             if (summoned_.size() > 0) {  // both streams have to be finished with it: its memory may be reused at once
-                context_->communication_stream().settle();
+                rank_->communication_stream().settle();
                 stream.settle();
                 summoned_ = {};
             } else {
@@ -357,7 +357,7 @@ class ParameterStore {
         }
     }
 
-    Rank* context_;
+    Rank* rank_;
     const GroupGeometry* geometry_;
     const ElementTable* elements_;
     GroupStatements* statements_;

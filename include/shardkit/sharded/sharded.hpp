@@ -123,7 +123,7 @@ class Sharded {
 
     /// Rejects a policy in the place of the shapes, with an error that says what to write instead.
     template <ShardPolicy Given>
-    Sharded(Rank& /*context*/, const std::string& /*path*/, Given /*policy*/) {
+    Sharded(Rank& /*rank*/, const std::string& /*path*/, Given /*policy*/) {
         constexpr bool is_tensors = sizeof(Given) == 0;
         static_assert(is_tensors,
                       "Sharded{rank, path, policy}: the policy is an option, and shapes stand before options: write "
@@ -286,11 +286,11 @@ class Sharded {
                       SourceLocation where = SourceLocation::current()) {
         static_assert(detail::TargetRules<Values>::are_written);
         static_assert(detail::ValuesOfGroup<Gather, Values>::both_opaque);
-        if (root >= live(where).context().world_size()) {
+        if (root >= live(where).rank().world_size()) {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
-                                   state_->context().world_size());
+                                   state_->rank().world_size());
         }
-        state_->read_full(number_of(parameter, where), state_->context().rank() == root, detail::elements_of(values),
+        state_->read_full(number_of(parameter, where), state_->rank().rank() == root, detail::elements_of(values),
                           where);
     }
 
@@ -328,7 +328,7 @@ class Sharded {
     }
     const Policy& policy(SourceLocation where = SourceLocation::current()) const { return live(where).policy(); }
     bool trainable(SourceLocation where = SourceLocation::current()) const { return live(where).trainable(); }
-    Rank& context(SourceLocation where = SourceLocation::current()) const { return live(where).context(); }
+    Rank& rank(SourceLocation where = SourceLocation::current()) const { return live(where).rank(); }
 
   private:
     friend detail::Access;

@@ -48,7 +48,7 @@ class StepScope {
 };
 
 inline StepScope::StepScope(const Model& groups, std::size_t count, SourceLocation where) : groups_(groups) {
-    static_cast<void>(detail::context_of(groups, where));
+    static_cast<void>(detail::rank_of(groups, where));
     static_cast<void>(first_by_slices(groups, where));
     StepDirector* const director = director_of(groups, where);
     std::size_t begun = 0;

@@ -76,18 +76,18 @@ inline bool same_groups(const GroupList* a, const GroupList* b) noexcept {
     return true;
 }
 
-/// Returns the context of a model's groups, with the rank's scalars and its world.
+/// Returns the rank of a model's groups, with its scalars and its world.
 /// @throws UsageError when the model has no groups, or two were made on different ranks' contexts: a divisor, a norm
 ///         and a step belong to one mesh
-inline Rank& context_of(const Model& groups, SourceLocation where) {
+inline Rank& rank_of(const Model& groups, SourceLocation where) {
     Rank* first = nullptr;
     std::string_view path;
     for (Group& group : Access::each(groups, where)) {
         if (first == nullptr) {
-            first = &group.context();
+            first = &group.rank();
             path = group.path();
         } else {
-            first->require_same(path, group.context(), group.path(), where);
+            first->require_same(path, group.rank(), group.path(), where);
         }
     }
     if (first == nullptr) { Group::refuse_use(where, "Model: this model has no groups: every range is empty"); }

@@ -23,7 +23,7 @@ namespace detail {
 template <class State>
 StoredElements await_sums(State& state) {
     state.gradients().wait();
-    await_host_memory(state.context());
+    await_host_memory(state.rank());
     return state.gradients().reduced();
 }
 
@@ -32,7 +32,7 @@ StoredElements await_sums(State& state) {
 template <class State, class Show>
 void show_updated(State& state, const Show& show, SourceLocation where) {
     state.require_whole("read_shards", where);
-    await_host_memory(state.context());
+    await_host_memory(state.rank());
     state.show_updated(show);
 }
 /// The same to write them: every parameter is torn until `show` has returned.
@@ -40,7 +40,7 @@ template <class State, class Show>
 void write_updated(State& state, const Show& show, SourceLocation where) {
     state.require_whole("update_shards", where);
     state.begin_write(where);
-    await_host_memory(state.context());
+    await_host_memory(state.rank());
     const std::size_t parameters = state.geometry().parameters.size();
     for (std::size_t p = parameters; p > 0; --p) {
         state.torn().begin(p - 1, TornValues::parameters, "update_shards", where);
@@ -99,7 +99,7 @@ template <class Layer>
     const detail::StoredElements sums = detail::sums_of(reduced, layer, where);
     auto& state = detail::Access::state(layer, where);
     return GradientShard<Sum>(std::span<const Sum>(sums), state.gradients().reduced_range(),
-                              detail::Access::scale(reduced, state.context()), {state.gradient_generation(), where});
+                              detail::Access::scale(reduced, state.rank()), {state.gradient_generation(), where});
 }
 
 /// Returns the memory of this rank's reduced gradients of `layer` (its shard, or all where gradients are replicated),
@@ -118,7 +118,7 @@ template <class Layer>
 /// An element is shown on each rank that keeps it: on one rank under the policies that shard, on one of each shard
 /// group under HybridShard<N>, on all ranks under NoShard, and on every rank of tp where tp does not split the
 /// parameter. A sum over the world has it as often: sum over the ranks of one copy, such as those of
-/// `context.communicator<Axes<DpShard>>(N)`, and not at all under NoShard.
+/// `rank.communicator<Axes<DpShard>>(N)`, and not at all under NoShard.
 /// Order:   as gradient_shard
 /// @throws  UsageError when values are half written by a failed write
 template <class Layer, class F>

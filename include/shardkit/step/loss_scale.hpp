@@ -38,7 +38,7 @@ class LossScale {
   public:
     /// @throws std::invalid_argument, see validate
     explicit LossScale(Rank& rank, LossScaleOptions options = {}, SourceLocation where = SourceLocation::current())
-        : context_(&rank), state_(rank, LossScaleState(validated(options, where))) {
+        : rank_(&rank), state_(rank, LossScaleState(validated(options, where))) {
         if (detail::StatementBook* const book = detail::book_of(rank.world())) {
             stated_ =
                 book->keep({{"loss scale's initial", detail::number_text(options.initial), where},
@@ -75,7 +75,7 @@ class LossScale {
     /// Counts one more step that uses it.
     detail::LossScaleUse use() noexcept { return {state_.data(), detail::hash_of(stated_), ++uses_}; }
     void bind(const detail::ModelName& model, SourceLocation where) {
-        if (model.rank != context_) {
+        if (model.rank != rank_) {
             throw_usage_error(where,
                               "reduce: this LossScale was made with another rank object than the groups of the "
                               "model of '",
@@ -95,7 +95,7 @@ class LossScale {
         return options;
     }
 
-    const Rank* context_;
+    const Rank* rank_;
     detail::EngineTable<LossScaleState> state_;
     detail::ModelName model_;
     SourceLocation bound_at_{};

@@ -43,8 +43,8 @@ class Reduced {
                    SourceLocation where = SourceLocation::current()) const {
         static_assert(detail::TargetRules<Values>::are_written);
         auto& state = state_of(layer, "read_full", where);
-        state.read_full_gradient(layer.number_of(parameter, where), scale(state.context()),
-                                 detail::elements_of(values), where);
+        state.read_full_gradient(layer.number_of(parameter, where), scale(state.rank()), detail::elements_of(values),
+                                 where);
     }
 
   private:
@@ -95,7 +95,7 @@ inline double divisor_of(const Model& groups, const Divisor& divisor, SourceLoca
 /// that the program made the sums itself, which are then compared too.
 inline StatedStep state_divisor(const Model& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
                                 SourceLocation where, bool assumed = false) {
-    auto& rank = detail::context_of(groups, where);
+    auto& rank = detail::rank_of(groups, where);
     StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
     step.other_divisor = divisor.other();
     if (assumed) {
@@ -111,7 +111,7 @@ inline StatedStep state_divisor(const Model& groups, const Divisor& divisor, con
 inline void bind_loss_scale(LossScale& loss_scale, const Model& groups, SourceLocation where) {
     if (groups.size() == 0) { return; }
     const Group& first = *Access::each(groups, where);
-    Access::bind(loss_scale, ModelName{first.identity(), first.path(), &first.context()}, where);
+    Access::bind(loss_scale, ModelName{first.identity(), first.path(), &first.rank()}, where);
 }
 
 inline Reduced reduce(Accumulation&& accumulation, const Divisor& divisor, const LossScaleUse& loss_scale,

@@ -55,7 +55,7 @@ class FullParams {
 /// @throws  MemoryError when there is none; CommError when the engine fails
 [[nodiscard]] inline FullParams summon_full_params(const Model& groups,
                                                    SourceLocation where = SourceLocation::current()) {
-    static_cast<void>(detail::context_of(groups, where));
+    static_cast<void>(detail::rank_of(groups, where));
     return detail::Access::make<FullParams>(groups, where);
 }
 

@@ -22,7 +22,7 @@ class CrossEntropy {
   public:
     /// Allocates the memory for up to `tokens` tokens at a time.
     CrossEntropy(Rank& rank, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
-        : context_(rank),
+        : rank_(rank),
           tp_(tp),
           part_(part),
           workers_(detail::row_workers<host::AnyKernels>(rank.compute_stream())),
@@ -42,7 +42,7 @@ class CrossEntropy {
     void operator()(std::span<A> logits, std::span<const Token> targets, A scale, std::span<A> losses,
                     SourceLocation where = SourceLocation::current()) {
         using Kernels = host::AnyKernels;
-        const auto stream = context_.compute_stream();
+        const auto stream = rank_.compute_stream();
         const std::size_t tokens = targets.size();
         if (tokens > largest_.size() || logits.size() != tokens * part_.size || losses.size() != tokens) {
             throw_invalid_argument(where, "tp::CrossEntropy: ", logits.size(), " logits and ", losses.size(),
@@ -69,7 +69,7 @@ class CrossEntropy {
     }
 
   private:
-    Rank& context_;
+    Rank& rank_;
     Communicator tp_;
     VocabularyPart part_;
     std::size_t workers_;

@@ -24,15 +24,15 @@ namespace detail {
 
 inline GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
     const Model& groups = reduced.groups(where);
-    auto& context = detail::context_of(groups, where);
-    auto& memory = NormMemory::begin(context);
+    auto& rank = detail::rank_of(groups, where);
+    auto& memory = NormMemory::begin(rank);
     for (Group& group : Access::each(groups, where)) { memory.add_updates(group.statements().updates()); }
     const std::span<const PartialNorms> own = partial_norms(reduced, memory, where);
     std::vector<PartialNorms> norms(own.size());
-    host::AnyKernels::copy_out(context.compute_stream(), own, std::span<PartialNorms>(norms));
+    host::AnyKernels::copy_out(rank.compute_stream(), own, std::span<PartialNorms>(norms));
 
     // Sums and the largest apart, as they travel.
-    auto numbers = context.buffer<double>(3 * norms.size());
+    auto numbers = rank.buffer<double>(3 * norms.size());
     const std::span<double> squares = numbers.span().first(norms.size());
     const std::span<double> largest = numbers.span().subspan(norms.size());
     std::vector<double> host(numbers.size());
@@ -41,13 +41,13 @@ inline GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where
         host[norms.size() + i] = norms[i].largest;
         host[2 * norms.size() + i] = norms[i].nan;
     }
-    const auto stream = context.compute_stream();
+    const auto stream = rank.compute_stream();
     host::AnyKernels::copy_in(stream, std::span<const double>(host), numbers.span());
     const engine::CallSite site{where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())};
-    const auto reduction = context.reduction_stream();
+    const auto reduction = rank.reduction_stream();
     reduction.wait(stream.record());
-    all_reduce_span(context.world(), TreelessOp(ReduceOp::sum), squares, reduction, site);
-    all_reduce_span(context.world(), TreelessOp(ReduceOp::max), largest, reduction, site);
+    all_reduce_span(rank.world(), TreelessOp(ReduceOp::sum), squares, reduction, site);
+    all_reduce_span(rank.world(), TreelessOp(ReduceOp::max), largest, reduction, site);
     stream.wait(reduction.record());
     host::AnyKernels::copy_out(stream, std::span<const double>(numbers.span()), std::span<double>(host));
 

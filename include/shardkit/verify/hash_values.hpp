@@ -38,7 +38,7 @@ inline std::uint64_t hash_seed(const PlacedParameter& parameter) noexcept {
 /// Collects what this rank counts in hashes over all ranks, so that each element is counted by exactly one rank.
 class HashSum {
   public:
-    explicit HashSum(Rank& rank) : context_(rank) {}
+    explicit HashSum(Rank& rank) : rank_(rank) {}
 
     void add(const GroupGeometry& group, const HeldMemory& values) {
         List<HeldPiece> pieces;
@@ -59,14 +59,14 @@ class HashSum {
     }
     /// Returns the hashes, the same on every rank. Collective over the world.
     std::vector<ValuesHash> take(SourceLocation where) {
-        const std::vector<std::uint64_t> digests = digests_of(context_, pieces_);
+        const std::vector<std::uint64_t> digests = digests_of(rank_, pieces_);
         for (std::size_t i = 0; i < digests.size(); ++i) { hashes_[of_[i]].hash += digests[i]; }
         std::vector<std::uint64_t> mine;
         for (const ValuesHash& one : hashes_) { mine.push_back(one.hash); }
-        const auto all = gather_values(context_, mine, where);
+        const auto all = gather_values(rank_, mine, where);
         for (std::size_t i = 0; i < hashes_.size(); ++i) {
             hashes_[i].hash = 0;
-            for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
+            for (std::size_t rank = 0; rank < rank_.world_size(); ++rank) {
                 hashes_[i].hash += all[rank * mine.size() + i];
             }
         }
@@ -74,7 +74,7 @@ class HashSum {
     }
 
   private:
-    Rank& context_;
+    Rank& rank_;
     std::vector<ValuesHash> hashes_;
     List<HeldPiece> pieces_;
     std::vector<std::size_t> of_;  // the hash that each piece counts in
@@ -83,7 +83,7 @@ class HashSum {
 /// Hashes the buffers of a model for whose role `wanted` holds.
 template <class Wanted>
 std::vector<ValuesHash> hash_held(const Model& model, const Wanted& wanted, SourceLocation where) {
-    HashSum hashes(detail::context_of(model, where));
+    HashSum hashes(detail::rank_of(model, where));
     for (Group& group : Access::each(model, where)) {
         group.require_whole("hash_values", where);
         for (const HeldMemory& values : group.held()) {
@@ -134,7 +134,7 @@ inline std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* 
 /// rule keeps besides, of rows or of whole matrices.
 [[nodiscard]] inline std::vector<ValuesHash> hash_values(Optimizer& optimizer,
                                                          SourceLocation where = SourceLocation::current()) {
-    detail::HashSum hashes(detail::context_of(optimizer.model(), where));
+    detail::HashSum hashes(detail::rank_of(optimizer.model(), where));
     detail::Access::for_each_state(
         optimizer, [&](const auto& group, const auto& each) { hashes.add(group.geometry(), each); }, where);
     return hashes.take(where);

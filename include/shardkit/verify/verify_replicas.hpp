@@ -49,7 +49,7 @@ inline std::string named_ranks(std::span<const std::size_t> ranks) {
 /// Compares what ranks hold more than once. Each rank adds the same items in the same order, then calls `compare`.
 class ReplicaComparison {
   public:
-    explicit ReplicaComparison(Rank& rank) : context_(rank) {}
+    explicit ReplicaComparison(Rank& rank) : rank_(rank) {}
 
     /// Adds all pieces of a group's buffer that other ranks hold as well.
     void add(const GroupGeometry& group, const HeldMemory& values) {
@@ -65,26 +65,24 @@ class ReplicaComparison {
     /// Adds a number that all ranks hold.
     void add(std::string name, std::uint64_t hash) {
         std::vector<std::string_view> axes;
-        for (std::size_t a = 0; a < context_.grid().axis_count(); ++a) {
-            axes.push_back(context_.grid().axis(a).name);
-        }
-        const std::size_t holders = set_of(context_.grid(), axes);
+        for (std::size_t a = 0; a < rank_.grid().axis_count(); ++a) { axes.push_back(rank_.grid().axis(a).name); }
+        const std::size_t holders = set_of(rank_.grid(), axes);
         if (sets_[holders].size() > 1) { items_.push_back({holders, none, std::move(name), hash}); }
     }
 
     /// Collective over the world. @throws ReplicaError, the same on every rank
     void compare(SourceLocation where) {
-        const std::vector<std::uint64_t> digests = digests_of(context_, pieces_);
+        const std::vector<std::uint64_t> digests = digests_of(rank_, pieces_);
         for (Item& item : items_) {
             if (item.piece != none) { item.digest = digests[item.piece]; }
         }
         // One hash for each set of ranks first: without a difference, nothing else travels.
         std::vector<std::uint64_t> all(sets_.size(), 1);
         for (const Item& item : items_) { all[item.holders] = statement_hash(all[item.holders], item.digest); }
-        const auto hashes = gather_values(context_, all, where);
+        const auto hashes = gather_values(rank_, all, where);
         bool equal = true;
         for (std::size_t set = 0; set < sets_.size(); ++set) {
-            for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
+            for (std::size_t rank = 0; rank < rank_.world_size(); ++rank) {
                 equal = equal &&
                         hashes[rank * sets_.size() + set] == hashes[group_of(set, rank).color() * sets_.size() + set];
             }
@@ -113,7 +111,7 @@ class ReplicaComparison {
     };
     /// Returns the number of the set of ranks that hold the same elements of a parameter as this one.
     std::size_t holders_of(const GroupGeometry& group, Extent extent, const PlacedParameter& parameter) {
-        const GroupMesh ranks(context_.grid(), group.policy, group.experts, group.path, SourceLocation{});
+        const GroupMesh ranks(rank_.grid(), group.policy, group.experts, group.path, SourceLocation{});
         const AxisNames data = ranks.copies(extent);
         std::vector<std::string_view> axes(data.begin(), data.end());
         if (!parameter.split_over_tp()) { axes.push_back(Tp::name); }
@@ -136,7 +134,7 @@ class ReplicaComparison {
             const std::size_t count = std::min(at_once, items_.size() - begin);
             std::vector<std::uint64_t> mine;
             for (std::size_t i = 0; i < count; ++i) { mine.push_back(items_[begin + i].digest); }
-            const auto digests = gather_values(context_, mine, where);
+            const auto digests = gather_values(rank_, mine, where);
             for (std::size_t i = 0; i < count; ++i) {
                 find(
                     items_[begin + i], [&](std::size_t rank) { return digests[rank * count + i]; }, differences);
@@ -153,7 +151,7 @@ class ReplicaComparison {
     }
     template <class Digest>
     void find(const Item& item, const Digest& digest_of, std::vector<ReplicaDifference>& differences) {
-        for (std::size_t rank = 0; rank < context_.world_size(); ++rank) {
+        for (std::size_t rank = 0; rank < rank_.world_size(); ++rank) {
             const RankGroup group = group_of(item.holders, rank);
             if (group.index() != 0) { continue; }  // once for each group
             ReplicaDifference found;
@@ -191,7 +189,7 @@ class ReplicaComparison {
                       named_ranks(right));
     }
 
-    Rank& context_;
+    Rank& rank_;
     std::vector<HolderSet> sets_;
     std::map<std::pair<std::string, std::vector<std::string_view>>, std::size_t> numbers_;  // of sets_
     std::vector<Item> items_;
@@ -217,7 +215,7 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
     const auto hash_of_all = [](const Group& group, const StoredElements& values) {
         const std::span<const std::byte> from = values.bytes();
         std::string bytes(from.size(), '\0');
-        host::AnyKernels::copy_out(group.context().compute_stream(),
+        host::AnyKernels::copy_out(group.rank().compute_stream(),
                                    std::span(reinterpret_cast<const std::uint8_t*>(from.data()), from.size()),
                                    std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()));
         Fnv fnv;
@@ -248,9 +246,9 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
 
 inline void verify_replicas(const Model& model, Optimizer* optimizer, const LossScale* loss_scale,
                             SourceLocation where) {
-    auto& context = detail::context_of(model, where);
-    if (context.world_size() == 1) { return; }
-    ReplicaComparison comparison(context);
+    auto& rank = detail::rank_of(model, where);
+    if (rank.world_size() == 1) { return; }
+    ReplicaComparison comparison(rank);
     for (Group& group : Access::each(model, where)) {
         group.require_whole("verify_replicas", where);
         for (const HeldMemory& values : group.held()) { comparison.add(group.geometry(), values); }

@@ -91,7 +91,7 @@ struct Model {
             auto gradients = accumulation.gradients(layer);
             for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
                 auto view = gradients.view(p);
-                const bool counts = layer.context().grid().coordinate(sk::Tp::name, layer.context().rank()) == 0 ||
+                const bool counts = layer.rank().grid().coordinate(sk::Tp::name, layer.rank().rank()) == 0 ||
                                     layer.parameters()[p].split_over_tp();
                 for (std::size_t i = 0; i < view.size(); ++i) {
                     view.data()[i] =

@@ -76,7 +76,7 @@ struct Training {
     using ExpertLayer = sk::Sharded<Experts, sk::DynamicPolicy>;
 
     Training(sk::Rank& rank, const sk::DynamicPolicy& of_dense, const sk::DynamicPolicy& of_experts)
-        : context(rank),
+        : rank(rank),
           dense(rank, "dense", {}, {of_dense}),
           experts(rank, "experts", {}, {of_experts}),
           model(dense, experts),
@@ -102,7 +102,7 @@ struct Training {
                     add.slices.at(add.count) = slices[source * together + add.count];
                     ++add.count;
                 }
-                sk::host::AnyKernels::run_once(context.compute_stream(), add);
+                sk::host::AnyKernels::run_once(rank.compute_stream(), add);
             }
         }
     }
@@ -131,7 +131,7 @@ struct Training {
         return optimizer.step(std::move(accumulation), {.divisor = sk::mean, .max_norm = 1}).value();
     }
 
-    sk::Rank& context;
+    sk::Rank& rank;
     DenseLayer dense;
     ExpertLayer experts;
     decltype(sk::Model{std::declval<DenseLayer&>(), std::declval<ExpertLayer&>()}) model;

@@ -122,7 +122,7 @@ TEST_CASE("a refused step leaves the gradients to the caller") {
     // On one rank alone, and the others go on to the norm that a loss scale asks for.
     const auto window_on_one = [](auto&, auto& layer, auto& optimizer, auto& given) {
         auto open = layer.unshard();
-        if (layer.context().rank() == 0) { optimizer.step(std::move(given)); }
+        if (layer.rank().rank() == 0) { optimizer.step(std::move(given)); }
         layer.reshard(std::move(open));
         throw sk::UsageError("are open, elsewhere", sk::SourceLocation::current());
     };
@@ -143,7 +143,7 @@ TEST_CASE("a refused step leaves the gradients to the caller") {
     };
     check_refused("of the norm of other gradients", other_norm);
     const auto other_model = [](auto&, auto& layer, auto&, auto& given) {
-        auto other = toy::linear_layer<sk::ShardOptimizer>(layer.context(), "other");
+        auto other = toy::linear_layer<sk::ShardOptimizer>(layer.rank(), "other");
         sk::Model model{other};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         optimizer.step(std::move(given));

@@ -62,8 +62,8 @@ struct Trainer {
     void step(std::size_t number) {
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
-        const auto& grid = layer.context().grid();
-        const bool counts = grid.coordinate(sk::Dp::name, layer.context().rank()) == 0;
+        const auto& grid = layer.rank().grid();
+        const bool counts = grid.coordinate(sk::Dp::name, layer.rank().rank()) == 0;
         for (std::size_t p = 0; p < layer.parameters().size() && counts; ++p) {
             auto view = gradients.view(p);
             for (std::size_t i = 0; i < view.size(); ++i) {

@@ -57,7 +57,7 @@ struct Trainer {
     void step(std::size_t number) {
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
-        for (std::size_t p = 0; p < layer.parameters().size() && layer.context().rank() == 0; ++p) {
+        for (std::size_t p = 0; p < layer.parameters().size() && layer.rank().rank() == 0; ++p) {
             auto view = gradients.view(p);
             for (std::size_t i = 0; i < view.size(); ++i) {
                 const double wave = std::sin(0.37 * static_cast<double>(i * (p + 1)) + static_cast<double>(number));

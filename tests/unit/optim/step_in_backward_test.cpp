@@ -179,7 +179,7 @@ TEST_CASE("the bits are those of a plain step, for every policy, precision and n
 
 TEST_CASE("a norm, clipping, a loss scale and another divisor are refused, and leave the step as it was") {
     on_one_rank(sk::GradientRelease::at_update, [](OneStep& one) {
-        sk::LossScale scale{sk::detail::context_of(one.model, {})};
+        sk::LossScale scale{sk::detail::rank_of(one.model, {})};
         const char* const all =
             " needs the gradients of all groups before the first update, and a step in backward updates each group "
             "behind its own reduction; expected one of both";
@@ -296,7 +296,7 @@ TEST_CASE("a group that was updated is not used, added to, saved or loaded until
         CHECK_USAGE_ERROR(static_cast<void>(one.layers[1].unshard()), refused("unshard"));
         CHECK_USAGE_ERROR(one.layers[1].load("bias", std::vector<float>(9)), refused("load"));
         CHECK(has(thrown_message<sk::UsageError>([&] {
-                      sk::checkpoint::save(sk::detail::context_of(one.model, {}), folder.path(), 0,
+                      sk::checkpoint::save(sk::detail::rank_of(one.model, {}), folder.path(), 0,
                                            sk::checkpoint::State{one.model, one.optimizer});
                   }),
                   "save: 'layers.0' is within an accumulation"));
@@ -314,7 +314,7 @@ TEST_CASE("a group that was updated is not used, added to, saved or loaded until
 TEST_CASE("a step that ends half way leaves what it has updated torn until it is loaded") {
     const temporary_folder::Folder folder;
     on_one_rank(sk::GradientRelease::at_update, [&](OneStep& one) {
-        sk::checkpoint::save(sk::detail::context_of(one.model, {}), folder.path(), 0,
+        sk::checkpoint::save(sk::detail::rank_of(one.model, {}), folder.path(), 0,
                              sk::checkpoint::State{one.model, one.optimizer});
         std::string began;
         const auto fail = [&](std::size_t updated) {
@@ -340,8 +340,8 @@ TEST_CASE("a step that ends half way leaves what it has updated torn until it is
         CHECK_USAGE_ERROR(static_cast<void>(sk::Accumulation{one.model}), "'layers.1': a step begins, " + torn);
         one.layers[1].initialize([](auto, auto, auto) { return 1.0; });
         CHECK_USAGE_ERROR(static_cast<void>(one.layers[1].unshard()), window);
-        const auto saved = sk::checkpoint::latest(sk::detail::context_of(one.model, {}), folder.path());
-        sk::checkpoint::load(sk::detail::context_of(one.model, {}), saved->path,
+        const auto saved = sk::checkpoint::latest(sk::detail::rank_of(one.model, {}), folder.path());
+        sk::checkpoint::load(sk::detail::rank_of(one.model, {}), saved->path,
                              sk::checkpoint::State{one.model, one.optimizer});
         sk::Accumulation accumulation{one.model};
         one.optimizer.step_in_backward(accumulation);

@@ -60,8 +60,8 @@ struct Trainer {
     auto reduced() {
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
-        const auto& grid = layer.context().grid();
-        const auto data_rank = static_cast<double>(grid.coordinate(sk::Dp::name, layer.context().rank()));
+        const auto& grid = layer.rank().grid();
+        const auto data_rank = static_cast<double>(grid.coordinate(sk::Dp::name, layer.rank().rank()));
         for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
             auto view = gradients.view(p);
             for (std::size_t i = 0; i < view.size(); ++i) {

@@ -290,7 +290,7 @@ int kept_alive = 0;
 template <int Number>
 struct KeptThing {
     std::size_t rank;
-    explicit KeptThing(Rank& context) : rank(context.rank()) { ++kept_alive; }
+    explicit KeptThing(Rank& of) : rank(of.rank()) { ++kept_alive; }
     KeptThing(const KeptThing&) = delete;
     KeptThing& operator=(const KeptThing&) = delete;
     ~KeptThing() { --kept_alive; }
@@ -298,7 +298,7 @@ struct KeptThing {
 
 }  // namespace
 
-TEST_CASE("Rank: what is kept is made once for each type, from the context, and freed with it") {
+TEST_CASE("Rank: what is kept is made once for each type, from the rank, and freed with it") {
     self::run(DeviceMesh<1>{}, [](Rank& rank) {
         auto& first = rank.template kept<KeptThing<1>>();
         CHECK(first.rank == 0);

@@ -24,7 +24,7 @@ using scheduled::Run;
 using Trainer = scheduled::Trainer<sk::Precision<float>>;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
-/// f(context, trainer, schedule) on every rank, the schedule with gathers ahead.
+/// f(rank, trainer, schedule) on every rank, the schedule with gathers ahead.
 template <class F>
 void with_trainers(std::size_t ranks, const Run& run, const F& f) {
     sk::threads::run(Mesh(ranks, 1, 1), [&](sk::Rank& rank) {

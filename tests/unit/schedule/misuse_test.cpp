@@ -135,7 +135,7 @@ TEST_CASE("a schedule that differs between ranks in lanes alone is refused with 
     const auto differ = [] {
         on_ranks([](Trainer& trainer) {
             sk::Schedule step = sk::schedule::record(trainer.model(), [&] { trainer.step(); });
-            if (trainer.layers[0].context().rank() == 1) {
+            if (trainer.layers[0].rank().rank() == 1) {
                 step = sk::schedule::on_lanes(step, sk::schedule::CommunicationLanes::in_compute);
             }
             static_cast<void>(sk::schedule::follow(trainer.model(), step));

@@ -105,7 +105,7 @@ void check_window(Of& layer, const std::map<std::string, std::vector<float>>& ma
 /// The masters of all ranks.
 template <class Code, class Of>
 std::map<std::string, std::vector<float>> masters_of(Of& layer) {
-    auto& context = layer.context();
+    auto& rank = layer.rank();
     std::map<std::string, std::vector<float>> all;
     for (const auto& [name, size] : coded_training::sizes) {
         std::vector<double> own(size, -std::numeric_limits<double>::infinity());
@@ -115,7 +115,7 @@ std::map<std::string, std::vector<float>> masters_of(Of& layer) {
                 own[run.range.begin + i] = static_cast<double>(run.values[i]);
             }
         });
-        sk::all_reduce(context.world(), sk::ReduceOp::max, std::span<const double>(own), std::span<double>(own));
+        sk::all_reduce(rank.world(), sk::ReduceOp::max, std::span<const double>(own), std::span<double>(own));
         all[name].assign(own.begin(), own.end());
     }
     return all;

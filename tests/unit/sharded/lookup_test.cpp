@@ -125,7 +125,7 @@ TEST_CASE("how often a group was updated: the last of many takes as long as the 
         sk::Model model{layers};
         const sk::SGD optimizer{model};
         const double one = seconds([&] {
-            for (int i = 0; i < 300; ++i) { CHECK(sk::detail::context_of(model, {}).rank() == 0); }
+            for (int i = 0; i < 300; ++i) { CHECK(sk::detail::rank_of(model, {}).rank() == 0); }
         });
         CAPTURE(one);
         const double first = seconds([&] {

@@ -42,7 +42,7 @@ void step(const Model& model, Layers& groups, Optimizer& optimizer) {
     for (auto& layer : groups) {
         auto handle = accumulation.gradients(layer);
         const auto view = handle.view("w");
-        Kernels::fill(layer.context().compute_stream(), std::span<float>(view.data(), view.size()), 1.0F);
+        Kernels::fill(layer.rank().compute_stream(), std::span<float>(view.data(), view.size()), 1.0F);
         accumulation.add(std::move(handle));
     }
     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
@@ -54,7 +54,7 @@ std::vector<float> values(AnyLayer& layer, sk::Gathers gathers) {
     const auto window = layer.unshard(gathers);
     const auto view = window.view("w");
     std::vector<float> read(view.size());
-    sk::host::AnyKernels::copy_out(layer.context().compute_stream(), std::span<const float>(view.data(), view.size()),
+    sk::host::AnyKernels::copy_out(layer.rank().compute_stream(), std::span<const float>(view.data(), view.size()),
                                    std::span<float>(read));
     return read;
 }

@@ -126,8 +126,8 @@ struct Trainer {
         }
     }
     void step(std::size_t number) {
-        auto& context = layers.front().context();
-        const auto stream = context.compute_stream();
+        auto& rank = layers.front().rank();
+        const auto stream = rank.compute_stream();
         sk::Accumulation accumulation{*model};
         if (run_.in_backward) { optimizer->step_in_backward(accumulation); }
         for (std::size_t l = layers.size(); l-- > 0;) {
@@ -157,12 +157,12 @@ struct Trainer {
     /// The bits of all that is trained, the states as the host finds them in shards().
     std::vector<std::uint64_t> bits() {
         std::vector<std::uint64_t> all;
-        auto& context = layers.front().context();
+        auto& rank = layers.front().rank();
         for (auto& layer : layers) {
             const auto window = layer.unshard();
             for (std::size_t p = 0; p < Params::count; ++p) {
                 std::vector<T> values(window.view(p).size());
-                sk::host::AnyKernels::copy_out(context.compute_stream(),
+                sk::host::AnyKernels::copy_out(rank.compute_stream(),
                                                std::span<const T>(window.view(p).data(), values.size()),
                                                std::span<T>(values));
                 for (const T value : values) {
@@ -173,13 +173,13 @@ struct Trainer {
                 using Value = std::remove_cv_t<typename decltype(run.values)::element_type>;
                 std::vector<Value> values(run.values.size());
                 const auto to = std::span<Value>(values);
-                sk::host::AnyKernels::copy_out(context.compute_stream(), std::span<const Value>(run.values), to);
+                sk::host::AnyKernels::copy_out(rank.compute_stream(), std::span<const Value>(run.values), to);
                 for (const Value value : values) {
                     all.push_back(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
                 }
             });
         }
-        context.synchronize();
+        rank.synchronize();
         for (const sk::ShardInfo& info : optimizer->shards()) {
             const auto* const bytes = static_cast<const unsigned char*>(info.data);
             for (std::size_t i = 0; i < info.local.size() * sk::size_of(info.type); ++i) { all.push_back(bytes[i]); }
