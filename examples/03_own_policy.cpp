@@ -67,9 +67,8 @@ int main() {
     const Result full = train<sk::FullShard>();
     const Result own = train<GatherOncePerStep>();
     const auto print = [](std::string_view name, const Result& result) {
-        std::printf("%-22.*s all-gathers %2llu  reduce-scatters %2llu  weight[0] %.6f\n",
-                    static_cast<int>(name.size()), name.data(), static_cast<unsigned long long>(result.gathers),
-                    static_cast<unsigned long long>(result.reductions), result.weight[0]);
+        std::printf("%-22s all-gathers %2d  reduce-scatters %2d  weight[0] %.6f\n", name.data(), int(result.gathers),
+                    int(result.reductions), result.weight[0]);
     };
     std::printf("%llu steps of %llu microbatches on two ranks\n", static_cast<unsigned long long>(steps),
                 static_cast<unsigned long long>(microbatches));
