@@ -6,12 +6,8 @@
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/optim/any_launches.hpp>
-#include <shardkit/optim/any_rule.hpp>
-#include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
-#include <shardkit/optim/optimizer_numbers.hpp>
 #include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/optim/update_table.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
 // Compiles once what each program of a page would otherwise compile again: templates that do not depend on the
@@ -20,14 +16,10 @@
 // The arguments are types and a keyword, which must not be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
-#define SHARDKIT_TEMPLATES(prefix, Precision, Rule)                                                                  \
-    prefix template class shardkit::detail::GroupOptimizer<shardkit::detail::AnyRule>;                               \
-    prefix template class shardkit::detail::UpdateTable<shardkit::detail::AnyRule, float>;                           \
-    prefix template class shardkit::detail::LaunchedGroups<shardkit::detail::AnyRule, shardkit::detail::AnyLaunches, \
-                                                           shardkit::detail::NoLaunches>;                            \
-    prefix template class shardkit::detail::OptimizerNumbers<shardkit::detail::AnyRule>;                             \
-    prefix template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule>;                               \
-    prefix template class shardkit::detail::FunctionsOf<Rule, shardkit::host::AnyKernels::Loops>;                    \
+#define SHARDKIT_TEMPLATES(prefix, Precision, Rule)                                               \
+    prefix template class shardkit::detail::LaunchedGroups<shardkit::detail::AnyLaunches,         \
+                                                           shardkit::detail::NoLaunches>;         \
+    prefix template class shardkit::detail::FunctionsOf<Rule, shardkit::host::AnyKernels::Loops>; \
     prefix template class shardkit::detail::GroupState<Precision>;
 /// The same of the launch of threads.
 #define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \

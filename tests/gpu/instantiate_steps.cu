@@ -22,7 +22,7 @@ RUN(sk::detail::FoldPartialNorms)
 RUN(sk::detail::FoldDigests)
 RUN(sk::detail::SetMovingAverage)
 RUN(sk::detail::BeginStep)
-RUN(sk::detail::SetOptions<sk::detail::AnyOptions>)
+RUN(sk::detail::SetOptions)
 // Alone, and behind the launch that begins a step.
 #define BEGIN(Rule)                                                                                                  \
     template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::BeginUpdatesAs<Rule>&, std::string_view) \

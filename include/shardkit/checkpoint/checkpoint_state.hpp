@@ -131,7 +131,7 @@ class State {
         trust_waits(state, where);
         for (detail::SavedGroupOf* const group : groups) { group->list_own(); }
         std::size_t number = 0;  // of a group, which is found fastest in the optimizer's order
-        for_each_part([&](Optimizer& optimizer) {
+        for_each_part([&](detail::OptimizerFrame& optimizer) {
             const auto progress = detail::Access::progress(optimizer, where);
             std::size_t next = 0;
             for (const auto& of : detail::Access::held(optimizer, where)) {
@@ -183,7 +183,7 @@ class State {
     template <class F>
     void for_each_part(const F& f) const {
         for (Optimizer* const optimizer : optimizers_) {
-            for (Optimizer* const part : detail::Access::parts(*optimizer)) { f(*part); }
+            for (detail::OptimizerFrame* const part : detail::Access::parts(*optimizer)) { f(*part); }
         }
     }
     /// Gives the optimizers their numbers, in the order of `capture`.
@@ -191,7 +191,7 @@ class State {
         std::vector<detail::GroupProgress> progress;
         for (const detail::SavedProgress& each : numbers.progress) { progress.push_back(each.progress); }
         std::span<const detail::GroupProgress> left(progress);
-        for_each_part([&](Optimizer& optimizer) {
+        for_each_part([&](detail::OptimizerFrame& optimizer) {
             const std::size_t count = detail::Access::held(optimizer, where).size();
             detail::Access::set_progress(optimizer, left.first(count), change, where);
             left = left.subspan(count);

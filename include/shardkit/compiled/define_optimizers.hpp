@@ -11,9 +11,6 @@
 
 // Defines the core's functions of its rules.
 
-// What all optimizers of elements share on the host, which several source files would compile again.
-extern template class shardkit::detail::OptimizerFrame<shardkit::detail::AnyRule>;
-
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 template <class Rule, StateFormat format>

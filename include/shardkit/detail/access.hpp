@@ -73,8 +73,8 @@ struct Access {
     static auto each(const Groups& groups, Location where) {
         return groups.each(where);
     }
-    /// The optimizers of which one consists; what one holds of each group that it updates, how far these updates are,
-    /// and its hyper-parameters: see Optimizer.
+    /// The optimizers of which one consists; what one of these holds of each group that it updates, how far these
+    /// updates are, and its hyper-parameters: see OptimizerFrame.
     template <class Optimizer>
     static auto parts(Optimizer& optimizer) {
         return optimizer.parts();
@@ -95,9 +95,16 @@ struct Access {
     static auto hyper_parameters(Optimizer& optimizer, Location where) {
         return optimizer.hyper_parameters(where);
     }
+    /// f(group, memory) for each state of elements that an optimizer's parts hold.
     template <class Optimizer, class F, class Location>
     static void for_each_state(Optimizer& optimizer, const F& f, Location where) {
-        optimizer.for_each_state(f, where);
+        for (auto* const part : optimizer.parts()) {
+            for (const auto& of : part->held(where)) {
+                for (const auto& each : of.held) {
+                    if (each.shape.rows == 0) { f(*of.group, each); }
+                }
+            }
+        }
     }
     /// Restores the numbers of a LossScale.
     template <class Scale, class Value>

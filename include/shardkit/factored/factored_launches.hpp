@@ -20,7 +20,6 @@
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
-#include <shardkit/optim/piece_updates.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/rank/launches.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -35,7 +34,6 @@ namespace shardkit::detail {
 /// Memory:  what is kept and the sums of all parameters, on every rank, and the directions of the largest group
 template <class Rule, std::floating_point A>
 class FactoredLaunches {
-    using Listed = TrainedGroup<AnyRule>;
     using Part = HostPart<Rule, A>;
     static_assert(
         [] {
@@ -51,14 +49,12 @@ class FactoredLaunches {
         "FactoredRule: sums are over rows or columns, sorted by pass, and no pass is without one");
 
   public:
-    using Table = UpdateTable<AnyRule, float>;
-
     void start() noexcept { listed_.clear(); }
-    void list(const Listed& each) { listed_.push_back(each); }
+    void list(const TrainedGroup& each) { listed_.push_back(each); }
 
     /// @throws std::invalid_argument for rows that took other numbers of steps than the rest
-    void prepare(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
-        for (const Listed& each : listed_) {
+    void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
+        for (const TrainedGroup& each : listed_) {
             const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
             const bool launches = launch_of<PassesOf<Rule>>(of) != nullptr && of.along(nullptr).launches();
             require_launch(rank.compute_stream(), of, launches, each.state->path(), where);
@@ -96,10 +92,10 @@ class FactoredLaunches {
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
-        if (!any_that(listed_, [](const Listed& each) { return each.taken; })) { return; }
+    void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
+        if (!any_that(listed_, [](const TrainedGroup& each) { return each.taken; })) { return; }
         const Stream stream = rank.compute_stream();
-        for (const Listed& each : listed_) {
+        for (const TrainedGroup& each : listed_) {
             if (each.taken) { each.state->gradients().wait(); }
         }
         const auto capture = stream.capture();
@@ -146,8 +142,8 @@ class FactoredLaunches {
         std::array<std::size_t, passes> sums;  // in each pass
     };
 
-    Part part(const Parameter& each, const Table& table) {
-        const Listed& in = listed_[each.group];
+    Part part(const Parameter& each, const UpdateTable& table) {
+        const TrainedGroup& in = listed_[each.group];
         const GroupGeometry& group = in.state->geometry();
         const PlacedParameter& parameter = group.parameters[each.parameter];
         Part of;
@@ -194,7 +190,7 @@ class FactoredLaunches {
         launch_of<PassesOf<Rule>>(of)->run(stream, {.work = &of, .pass = &due});
     }
     template <std::size_t Pass>
-    void run_passes(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void run_passes(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
         if constexpr (Pass < passes) {
             const Stream compute = rank.compute_stream();
             const Stream reduction = rank.reduction_stream();
@@ -217,7 +213,7 @@ class FactoredLaunches {
             run_passes<Pass + 1>(rank, table, skip, where);
         }
     }
-    void update(std::size_t g, const Stream& stream, const Table& table, const std::uint32_t* skip) {
+    void update(std::size_t g, const Stream& stream, const UpdateTable& table, const std::uint32_t* skip) {
         for (const Parameter& each : parameters_) {
             if (each.group != g) { continue; }
             const Part of = part(each, table);
@@ -226,7 +222,7 @@ class FactoredLaunches {
         work_at_rest(listed_[g], table.updates(), listed_[g].steps, skip).along(directions_.data()).give(stream);
     }
 
-    List<Listed> listed_;
+    List<TrainedGroup> listed_;
     List<Parameter> parameters_;
     std::array<std::size_t, passes + 1> first_{};  // of each pass's sums
     HostBuffer<A> kept_;

@@ -35,8 +35,8 @@ class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
         detail::progress_is_named<Rule>() && detail::fits_any_rule<Rule>(),
         "FactoredOptimizer<Rule>: Rule::products must name all that Rule::Progress has beside `steps`, and a "
         "rule has at most 192 bytes of options, 128 of an update, 4 states and 4 products");
-    using Launched = detail::LaunchedGroups<detail::AnyRule, detail::FactoredLaunches<Rule, float>,
-                                            detail::FactoredLaunches<Rule, double>>;
+    using Launched =
+        detail::LaunchedGroups<detail::FactoredLaunches<Rule, float>, detail::FactoredLaunches<Rule, double>>;
 
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path

@@ -158,15 +158,11 @@ void update_and_code(std::span<const rules::UpdateRange> ranges, bool skipped, s
 
 /// Whether a rule's update takes so many states.
 template <class Rule>
-bool takes_states(const typename Rule::Options& options, std::size_t states) {
-    if constexpr (requires { Rule::takes(options, states); }) {
-        return Rule::takes(options, states);
-    } else {
-        return [states]<std::size_t... N>(std::index_sequence<N...>) {
-            return ((states == N && rules::UpdateOf<typename Rule::template Update<float>, float, N>) || ...);
-        }
-        (std::make_index_sequence<Rule::state_names.size() + 1>{});
+bool takes_states(std::size_t states) {
+    return [states]<std::size_t... N>(std::index_sequence<N...>) {
+        return ((states == N && rules::UpdateOf<typename Rule::template Update<float>, float, N>) || ...);
     }
+    (std::make_index_sequence<Rule::state_names.size() + 1>{});
 }
 
 }  // namespace shardkit::detail

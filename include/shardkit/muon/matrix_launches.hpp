@@ -24,7 +24,6 @@
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/piece_updates.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -42,7 +41,6 @@ namespace shardkit::detail {
 ///          rule works in
 template <class Rule, std::floating_point A>
 class MatrixLaunches {
-    using Listed = TrainedGroup<AnyRule>;
     using Update = typename Rule::template Update<A>;
     using Apply = typename AppliedRule<Rule>::template Update<A>;
     using Begin = BeginApply<Update, Apply>;
@@ -55,18 +53,16 @@ class MatrixLaunches {
                   "MatrixRule: states in bf16 or in blocks of 8 bits are those of rules of elements alone");
 
   public:
-    using Table = UpdateTable<AnyRule, float>;
-
     explicit MatrixLaunches(const MatrixSetup& setup) : setup_(setup) {}
     void start() noexcept { listed_.clear(); }
-    void list(const Listed& each) { listed_.push_back(each); }
+    void list(const TrainedGroup& each) { listed_.push_back(each); }
 
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
     ///          rest
-    void prepare(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
         if (listed_.empty()) { return; }
-        for (const Listed& each : listed_) {
+        for (const TrainedGroup& each : listed_) {
             const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
             const bool launches =
                 direction_of<A>(of, {}, nullptr).launches() && moved_by<Rule, A>(of, {}, nullptr, nullptr).launches();
@@ -89,7 +85,7 @@ class MatrixLaunches {
         }
         std::vector<typename Begin::Unit> begins;
         for (const MatrixUnit& unit : placement_.units()) {
-            const Listed& in = listed_[unit.group];
+            const TrainedGroup& in = listed_[unit.group];
             begins.push_back({in.group->update_of(unit.parameter), unit.block()});
             copies_.emplace_back(rank, placement_, unit);
         }
@@ -107,12 +103,12 @@ class MatrixLaunches {
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Rank& rank, const Table& table, const std::uint32_t* skip, SourceLocation where) {
+    void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
         if (placement_.units().empty()) { return; }
         const Step step{rank, table.updates(), skip, where};
         const Stream compute = rank.compute_stream();
         const unsigned long long capture = listed_.front().state->parameters().capture();
-        for (const Listed& each : listed_) {
+        for (const TrainedGroup& each : listed_) {
             if (each.taken) { each.state->gradients().wait(); }
         }
         run_each(compute, begins_.size(), Begin{begins_.data(), step.updates, applies_.data()});
@@ -127,7 +123,7 @@ class MatrixLaunches {
             const std::size_t slot = steps_.apply(made.act, made.batch).slot;
             make(step, made.act, batches_[made.batch - first], slot);
         }
-        for (const Listed& each : listed_) {
+        for (const TrainedGroup& each : listed_) {
             // Codes of parameters that are not this rule's are begun by others.
             if (each.taken) { each.state->parameters().end_update(compute.record(), capture, false); }
         }
@@ -183,7 +179,7 @@ class MatrixLaunches {
     void place(Rank& rank, SourceLocation where) {
         List<GroupHolders> holders;
         List<MatrixUnit> units;
-        for (const Listed& each : listed_) {
+        for (const TrainedGroup& each : listed_) {
             const GroupGeometry& geometry = each.state->geometry();
             if (each.group->uneven()) {
                 throw_invalid_argument(where, "'", geometry.path,
@@ -209,7 +205,7 @@ class MatrixLaunches {
     }
     Ranges add_ranges(const MatrixPiece& piece, List<rules::UpdateRange>& ranges) const {
         const MatrixUnit& of = unit(piece.unit);
-        const Listed& in = listed_[of.group];
+        const TrainedGroup& in = listed_[of.group];
         const GroupGeometry& group = in.state->geometry();
         Ranges its{ranges.size(), ranges.size() + 1, 0};
         ranges.push_back({0, piece.elements.size(), in.group->update_of(of.parameter), 0});
@@ -331,7 +327,7 @@ class MatrixLaunches {
     }
 
     MatrixSetup setup_;
-    std::vector<Listed> listed_;
+    std::vector<TrainedGroup> listed_;
     MatrixPlacement placement_;
     std::vector<Batch> batches_;
     std::vector<BatchAct> acts_;

@@ -73,8 +73,8 @@ class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
     }
 
   private:
-    using Launched = detail::LaunchedGroups<detail::AnyRule, detail::MatrixLaunches<Rule, float>,
-                                            detail::MatrixLaunches<Rule, double>>;
+    using Launched =
+        detail::LaunchedGroups<detail::MatrixLaunches<Rule, float>, detail::MatrixLaunches<Rule, double>>;
 
     static std::vector<ParamGroup> with_rest(const Model& model, const Matrices& matrices,
                                              std::vector<ParamGroup> param_groups, SourceLocation where) {

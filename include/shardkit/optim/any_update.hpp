@@ -19,6 +19,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/kernels/update.hpp>
+#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/rank/launch_batch.hpp>
@@ -37,14 +38,7 @@ T* behind(T* memory, std::size_t bytes) noexcept {
     return memory == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<Byte*>(memory) + bytes);
 }
 
-/// One step's update, as bytes.
-struct AnyRuleUpdate {
-    static constexpr std::size_t most_bytes = 128;
-    static constexpr std::size_t most_states = 4;
-
-    alignas(16) std::byte bytes[most_bytes]{};
-};
-/// The same where a kernel knows its type.
+/// An AnyRuleUpdate where a kernel knows its type.
 template <class Update>
 struct alignas(AnyRuleUpdate::most_bytes) KnownRuleUpdate : Update {
     using Functor = Update;

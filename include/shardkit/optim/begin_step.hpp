@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <span>
 
+#include <shardkit/core/element.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/norm_works.hpp>
+#include <shardkit/optim/options.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit::detail {
@@ -26,17 +28,15 @@ struct StepScalars {
 
 /// The hyper-parameters of an optimizer that some parameters share. The learning rate of `options` is looked at in
 /// the first of all alone, which is the optimizer's own.
-template <class Options>
 struct ChosenOptions {
     double learning_rate_scale = 1;
-    Options options{};
+    AnyOptions options{};
 };
 
 /// Hyper-parameters changed between steps: written in a stream's order, so that steps already given use the old ones.
-template <class Options>
 struct SetOptions {
-    ChosenOptions<Options> value;
-    ChosenOptions<Options>* to;  ///< the engine's memory
+    ChosenOptions value;
+    ChosenOptions* to;  ///< the engine's memory
 
     constexpr void operator()() const { *to = value; }
 };
@@ -64,11 +64,27 @@ struct BeginStep {
     }
 };
 
+/// How far the updates of a rule are, without its type.
+struct AnyProgress {
+    static constexpr std::size_t most_products = 4;
+
+    const RuleFunctions* rule = nullptr;
+    ElementType arithmetic = ElementType::fp32;  ///< of the updates
+    std::uint64_t steps = 0;
+    double products[most_products]{};
+};
+/// One step's update, as bytes.
+struct AnyRuleUpdate {
+    static constexpr std::size_t most_bytes = 128;
+    static constexpr std::size_t most_states = 4;
+
+    alignas(16) std::byte bytes[most_bytes]{};
+};
+
 /// What some of a group's parameters are updated with, and how far they are.
-template <class Rule>
 struct ParameterHypers {
     std::uint64_t options = 0;  ///< the number of their ChosenOptions
-    typename Rule::Progress progress{};
+    AnyProgress progress{};
 };
 
 /// A group's place in an optimizer's tables, and the step that it is at.
@@ -78,39 +94,30 @@ struct GroupUpdates {
     std::uint64_t steps = 0;
 };
 
-/// Before the groups' passes: counts the step of group number `group` and computes the update for each of its hypers.
-/// Run by index, in a stream's order; all pointers lead into the engine's memory. `By`: whose `begin` makes an
-/// update; the rule itself need not have one.
-template <class Rule, class A, class By = Rule>
-struct BeginUpdates {
-    const detail::StepScalars* scalars;
-    const ChosenOptions<typename Rule::Options>* options;
+/// What a step of some groups begins with; all pointers lead into the engine's memory.
+struct StepTables {
+    const StepScalars* scalars;
+    const ChosenOptions* options;
     GroupUpdates* groups;
-    ParameterHypers<Rule>* hypers;
-    typename Rule::template Update<A>* updates;  ///< one for each of the hypers
+    ParameterHypers* hypers;
+    AnyRuleUpdate* updates;  ///< one for each of the hypers
+};
 
-    /// Returns the same by another `begin`.
-    template <class Other>
-    constexpr BeginUpdates<Rule, A, Other> by() const noexcept {
-        return {scalars, options, groups, hypers, updates};
-    }
+/// Before the groups' passes: counts the step of group number `group` and computes the update for each of its hypers.
+/// Run by index, in a stream's order. `By`: whose `begin` makes an update.
+template <class By>
+struct BeginUpdates {
+    StepTables of;
 
     constexpr void operator()(std::uint64_t group) const {
-        if (scalars->skip != 0) { return; }
-        GroupUpdates& its = groups[group];
+        if (of.scalars->skip != 0) { return; }
+        GroupUpdates& its = of.groups[group];
         for (std::uint32_t i = its.first; i < its.first + its.count; ++i) {
-            const ChosenOptions<typename Rule::Options>& given = options[hypers[i].options];
-            if constexpr (requires { By::begin(hypers[i].progress, given, *options, 1.0, updates[i]); }) {
-                By::begin(hypers[i].progress, given, *options, scalars->gradient_scale, updates[i]);
-            } else {
-                auto chosen = given.options;
-                chosen.learning_rate = options->options.learning_rate;
-                Rule::advance(hypers[i].progress, chosen);
-                chosen.learning_rate *= given.learning_rate_scale;
-                updates[i] = Rule::template update<A>(hypers[i].progress, chosen, scalars->gradient_scale);
-            }
+            ParameterHypers& hypers = of.hypers[i];
+            By::begin(hypers.progress, of.options[hypers.options], *of.options, of.scalars->gradient_scale,
+                      of.updates[i]);
         }
-        its.steps = hypers[its.first].progress.steps;
+        its.steps = of.hypers[its.first].progress.steps;
     }
 };
 

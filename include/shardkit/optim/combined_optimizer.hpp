@@ -15,6 +15,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
@@ -72,8 +73,7 @@ class CombinedOptimizer : public Optimizer {
     /// What the parts have of one group.
     struct OfGroup {
         struct Part {
-            Optimizer* optimizer;
-            std::size_t part;    ///< its number among the parts
+            const detail::OptimizerFrame* optimizer;
             std::size_t number;  ///< of the group among its own
         };
         std::vector<Part> parts;
@@ -95,7 +95,7 @@ class CombinedOptimizer : public Optimizer {
                               "they are: make the CombinedOptimizer anew");
         }
     }
-    [[noreturn]] static void refuse(SourceLocation where, const char* verb) {
+    [[noreturn]] static void refuse(SourceLocation where, std::string_view verb) {
         throw_usage_error(where, "CombinedOptimizer: ", verb, " of several optimizers; expected that of a part");
     }
 
@@ -112,34 +112,12 @@ class CombinedOptimizer : public Optimizer {
         }
         return its.before;
     }
-    detail::StatementHash begin_backward(const detail::StatedStep& /*step*/, SourceLocation where) override {
-        refuse(where, "step_in_backward");
-    }
-    void run_alone(detail::Group& /*group*/) override {}
-    void tear(detail::Group& /*torn*/, std::string_view /*verb*/, SourceLocation /*where*/) override {}
     const detail::StatementsHandle& choices(std::size_t number) const noexcept override {
         return groups_[number].choices;
     }
-    detail::List<detail::List<char>> updated(SourceLocation /*where*/) override {
-        detail::List<detail::List<char>> all;
-        for (const OfGroup& group : groups_) { all.push_back(group.updated); }
-        return all;
-    }
-    std::uint64_t steps_of(const detail::Group& group, SourceLocation where) const override {
-        const auto found = numbers_.find(group.identity());
-        if (found == numbers_.end()) {
-            group.refuse_group(where, "steps() of a group that is not one of the optimizer's model");
-        }
-        // Parts whose tensors a load has brought together may have taken different numbers.
-        std::uint64_t most = 0;
-        for (const auto& part : groups_[found->second].parts) {
-            const std::uint64_t its = part.optimizer->steps_of(group, where);
-            if (its > most) { most = its; }
-        }
-        return most;
-    }
-    detail::List<Optimizer*> parts() override {
-        detail::List<Optimizer*> all;
+    detail::OptimizerFrame& alone(std::string_view verb, SourceLocation where) override { refuse(where, verb); }
+    detail::List<detail::OptimizerFrame*> parts() override {
+        detail::List<detail::OptimizerFrame*> all;
         for (Optimizer& part : parts_) {
             const auto its = part.parts();
             all.append(its.begin(), its.end());
@@ -151,9 +129,14 @@ class CombinedOptimizer : public Optimizer {
     void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where) {
         Optimizer& part = parts_[p];
         identities_.push_back(part.identity_);
-        const detail::List<detail::List<char>> its = part.updated(where);
+        part.require_here(where);
+        for (detail::OptimizerFrame* const frame : part.parts()) { take(p, *frame, updaters, where); }
+    }
+    void take(std::size_t p, detail::OptimizerFrame& frame, std::vector<std::vector<std::size_t>>& updaters,
+              SourceLocation where) {
         std::size_t n = 0;
-        for (const detail::Group& group : detail::Access::each(part.model(), where)) {
+        for (const detail::Group& group : detail::Access::each(frame.model(), where)) {
+            const detail::List<char>& its = frame.updated(group);
             const auto found = numbers_.find(group.identity());
             if (found == numbers_.end()) {
                 throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), "' of part ", p,
@@ -161,8 +144,8 @@ class CombinedOptimizer : public Optimizer {
             }
             const std::size_t number = found->second;
             OfGroup& of = groups_[number];
-            for (std::size_t i = 0; i < its[n].size(); ++i) {
-                if (its[n][i] == 0) { continue; }
+            for (std::size_t i = 0; i < its.size(); ++i) {
+                if (its[i] == 0) { continue; }
                 if (of.updated[i] != 0) {
                     throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), ".",
                                            group.geometry().parameters[i].name, "' is updated by parts ",
@@ -172,7 +155,7 @@ class CombinedOptimizer : public Optimizer {
                 of.updated[i] = 1;
                 updaters[number][i] = p;
             }
-            of.parts.push_back({&part, p, n++});
+            of.parts.push_back({&frame, n++});
         }
     }
     /// Joins what the ParamGroups of the parts choose, where that is new.

@@ -46,7 +46,7 @@ struct NeedsOwnNames {
 namespace shardkit::detail SHARDKIT_BUILD {
 
 #ifndef SHARDKIT_COMPILED
-using AnyRuleOptimizer = OptimizerFrame<AnyRule>;
+using AnyRuleOptimizer = OptimizerFrame;
 #endif
 
 /// An optimizer of one rule, with its options.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,12 +21,10 @@
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/any_rule.hpp>
-#include <shardkit/optim/factored_rule.hpp>
+#include <shardkit/optim/device_optimizers.hpp>
 #include <shardkit/optim/group_progress.hpp>
-#include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/offload_plan.hpp>
-#include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/state_kind.hpp>
 #include <shardkit/optim/state_memory.hpp>
@@ -37,16 +35,28 @@
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_BUILD {
+
+/// A Progress as the numbers of a GroupProgress.
+inline std::vector<std::uint64_t> numbers_of(const AnyProgress& progress) {
+    std::vector<std::uint64_t> bits{progress.steps};
+    if (progress.rule == nullptr) { return bits; }
+    for (std::size_t i = 1; i < progress.rule->numbers().size(); ++i) {
+        bits.push_back(std::bit_cast<std::uint64_t>(progress.products[i - 1]));
+    }
+    return bits;
+}
+/// And back, into a Progress of the rule.
+inline AnyProgress progress_of(AnyProgress progress, const std::vector<std::uint64_t>& bits) {
+    progress.steps = bits[0];
+    for (std::size_t i = 1; i < bits.size(); ++i) { progress.products[i - 1] = std::bit_cast<double>(bits[i]); }
+    return progress;
+}
 
 /// What an optimizer keeps for one group on one rank, and the group's update: states over the elements that this rank
 /// updates, and a table of which elements take which update of the optimizer's. Compiled once for all groups.
-/// `Rule`: AnyRule.
-template <class Rule>
 class GroupOptimizer {
   public:
-    using Options = typename Rule::Options;
-
     /// What tells a parameter's hypers from others.
     struct Choice {
         std::size_t options = 0;                ///< their number among the optimizer's
@@ -56,7 +66,7 @@ class GroupOptimizer {
     };
 
     /// Makes the states.
-    GroupOptimizer(Rank& rank, const GroupGeometry& group, const Options& options,
+    GroupOptimizer(Rank& rank, const GroupGeometry& group, const AnyOptions& options,
                    std::span<const ParamGroup> param_groups, SourceLocation where);
     GroupOptimizer(GroupOptimizer&&) noexcept = default;
     GroupOptimizer& operator=(GroupOptimizer&&) noexcept = default;
@@ -67,7 +77,7 @@ class GroupOptimizer {
 
     /// Takes its place among `updates`. `progress`: how far each parameter is; null: at the beginning.
     void choose(Rank& rank, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
-                const GroupProgress* progress, ProgressTable<Rule>& updates);
+                const GroupProgress* progress, UpdateTable& updates);
     /// Whether it updates a parameter, which is neither frozen nor another optimizer's.
     bool updates(std::size_t parameter) const noexcept { return updated_[parameter] != 0; }
     const List<char>& updated() const noexcept { return updated_; }
@@ -75,7 +85,7 @@ class GroupOptimizer {
     std::size_t states_used() const noexcept { return states_used_; }
     std::string_view state_name(std::size_t s) const noexcept { return states_[s].name(); }
     /// Its progress before the first step.
-    const typename Rule::Progress& beginning() const noexcept { return beginning_; }
+    const AnyProgress& beginning() const noexcept { return beginning_; }
     /// The states of the elements that this rank updates.
     const AnyStateSpan* state_spans() const noexcept { return state_spans_.data(); }
     /// What draws of the states' rounding depend on.
@@ -118,7 +128,7 @@ class GroupOptimizer {
     /// Its place in the UpdateTable; none where it updates no parameter.
     std::optional<std::size_t> number() const noexcept { return number_; }
     /// How far its updates in `table` are.
-    GroupProgress progress(const ProgressTable<Rule>& table) const;
+    GroupProgress progress(const UpdateTable& table) const;
     /// Whether parameters that share a choice are as far as each other in `progress`, so that it can be set.
     bool takes(const GroupProgress& progress) const { return !numbers_of_choices(progress).empty(); }
     /// Whether no block of 8 bits would have elements of two different numbers of steps.
@@ -128,7 +138,7 @@ class GroupOptimizer {
                });
     }
     /// Sets what it takes.
-    void set_progress(const GroupProgress& progress, ProgressTable<Rule>& table) const;
+    void set_progress(const GroupProgress& progress, UpdateTable& table) const;
 
   private:
     /// How far each choice is where those that share one are as far as each other; empty where they are not.
@@ -168,7 +178,7 @@ class GroupOptimizer {
     List<StateMemory> states_;
     List<AnyStateSpan> state_spans_;
     StateKind kind_;
-    typename Rule::Progress beginning_{};
+    AnyProgress beginning_{};
     std::size_t states_used_ = 0;
     std::uint64_t state_seed_ = 0;  // of how states are rounded
     OffloadedGroup offloaded_;
@@ -182,10 +192,9 @@ class GroupOptimizer {
     MemoryReader* reader_ = nullptr;
 };
 
-template <class Rule>
-GroupOptimizer<Rule>::GroupOptimizer(Rank& rank, const GroupGeometry& group, const Options& options,
-                                     std::span<const ParamGroup> param_groups, SourceLocation where)
-    : kind_(state_kind<Rule>(options)) {
+inline GroupOptimizer::GroupOptimizer(Rank& rank, const GroupGeometry& group, const AnyOptions& options,
+                                      std::span<const ParamGroup> param_groups, SourceLocation where)
+    : kind_(options.rule->states()) {
     bool any = false;
     for (const PlacedParameter& p : group.parameters) {
         const bool is = group.trainable && !p.frozen &&
@@ -194,9 +203,9 @@ GroupOptimizer<Rule>::GroupOptimizer(Rank& rank, const GroupGeometry& group, con
         any = any || is;
     }
     if (!any) { return; }
-    beginning_ = Rule::beginning(options, group.arithmetic());
-    states_used_ = Rule::state_count(options);
-    if (!takes_states<Rule>(options, states_used_)) {
+    beginning_ = options.rule->beginning(group.arithmetic());
+    states_used_ = options.rule->state_count(options);
+    if (!options.rule->takes(states_used_)) {
         throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                       ", a number of states that Rule::Update does not take"));
     }
@@ -210,7 +219,7 @@ GroupOptimizer<Rule>::GroupOptimizer(Rank& rank, const GroupGeometry& group, con
     seed.add(group.path);
     state_seed_ = seed.hash;
     for (std::size_t s = 0; s < states_used_; ++s) {
-        states_.emplace_back(rank, kind_, group.arithmetic(), group, Rule::state_name(options, s));
+        states_.emplace_back(rank, kind_, group.arithmetic(), group, options.rule->state_name(s));
     }
     for (const auto& state : states_) { state_spans_.push_back(state.span()); }
     if (!group.offloads()) { return; }
@@ -222,14 +231,13 @@ GroupOptimizer<Rule>::GroupOptimizer(Rank& rank, const GroupGeometry& group, con
                                "; expected Offload::none");
     }
     offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, rank.options().offload_slot_bytes);
-    if (offloaded_.piece > 0) { make_offload_slots(rank, group.path, group.offload); }
+    if (offloaded_.piece > 0) { on_device(where).make_slots(rank, group.path, group.offload); }
 }
 
-template <class Rule>
-void GroupOptimizer<Rule>::choose(Rank& rank, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
-                                  const GroupProgress* progress, ProgressTable<Rule>& updates) {
+inline void GroupOptimizer::choose(Rank& rank, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
+                                   const GroupProgress* progress, UpdateTable& updates) {
     if (!has(updated_, 1)) { return; }
-    const std::vector<std::uint64_t> beginning = numbers_of<Rule>(beginning_);
+    const std::vector<std::uint64_t> beginning = numbers_of(beginning_);
     choices_ = {{0, progress != nullptr ? progress->own : beginning}};
     chosen_.clear();
     later_.clear();
@@ -255,9 +263,9 @@ void GroupOptimizer<Rule>::choose(Rank& rank, const GroupGeometry& group, std::s
             later_.push_back({part.parameter, part.begin, chosen(part.parameter, part.numbers.data())});
         }
     }
-    List<ParameterHypers<Rule>> hypers;
+    List<ParameterHypers> hypers;
     for (const Choice& choice : choices_) {
-        hypers.push_back({choice.options, progress_of<Rule>(beginning_, choice.progress)});
+        hypers.push_back({choice.options, progress_of(beginning_, choice.progress)});
     }
     List<rules::UpdateRange> ranges;
     const bool rounds = group.stochastic_rounding.has_value() || kind_.format != StateFormat::full;
@@ -290,14 +298,13 @@ void GroupOptimizer<Rule>::choose(Rank& rank, const GroupGeometry& group, std::s
     ranges_ = {rank, ranges.data(), ranges.size()};
 }
 
-template <class Rule>
-GroupProgress GroupOptimizer<Rule>::progress(const ProgressTable<Rule>& table) const {
+inline GroupProgress GroupOptimizer::progress(const UpdateTable& table) const {
     GroupProgress progress;
-    progress.numbers = progress_numbers<Rule>(beginning_);
+    progress.numbers = beginning_.rule->numbers();
     List<std::vector<std::uint64_t>> of;
-    for (std::size_t c = 0; c < choices_.size(); ++c) { of.push_back(numbers_of<Rule>(table.progress(*number_, c))); }
+    for (std::size_t c = 0; c < choices_.size(); ++c) { of.push_back(numbers_of(table.progress(*number_, c))); }
     progress.own = of.front();
-    progress.beginning = numbers_of<Rule>(beginning_);
+    progress.beginning = numbers_of(beginning_);
     for (const Later& later : later_) { progress.parts.push_back({later.parameter, later.begin, of[later.choice]}); }
     for (const std::size_t chosen : chosen_) {
         const std::size_t choice = chosen == GroupProgress::none ? 0 : chosen;
@@ -307,8 +314,7 @@ GroupProgress GroupOptimizer<Rule>::progress(const ProgressTable<Rule>& table) c
     return progress;
 }
 
-template <class Rule>
-auto GroupOptimizer<Rule>::numbers_of_choices(const GroupProgress& progress) const
+inline auto GroupOptimizer::numbers_of_choices(const GroupProgress& progress) const
     -> List<std::vector<std::uint64_t>> {
     List<std::vector<std::uint64_t>> of(choices_.size());
     const auto agrees = [&](std::size_t choice, const std::uint64_t* numbers) {
@@ -331,12 +337,11 @@ auto GroupOptimizer<Rule>::numbers_of_choices(const GroupProgress& progress) con
     return of;
 }
 
-template <class Rule>
-void GroupOptimizer<Rule>::set_progress(const GroupProgress& progress, ProgressTable<Rule>& table) const {
+inline void GroupOptimizer::set_progress(const GroupProgress& progress, UpdateTable& table) const {
     const auto numbers = numbers_of_choices(progress);
     for (std::size_t c = 0; c < numbers.size(); ++c) {
-        table.set_progress(*number_, c, progress_of<Rule>(beginning_, numbers[c]));
+        table.set_progress(*number_, c, progress_of(beginning_, numbers[c]));
     }
 }
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD

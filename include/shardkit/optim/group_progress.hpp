@@ -43,41 +43,4 @@ struct GroupProgress {
     }
 };
 
-/// f(name, product) for each running product of a rule's Progress.
-template <class Rule, class Progress, class F>
-void for_each_product(Progress& progress, const F& f) {
-    if constexpr (requires { Rule::for_each_product(progress, f); }) {
-        Rule::for_each_product(progress, f);
-    } else if constexpr (requires { Rule::products; }) {
-        for (const auto& product : Rule::products) { f(product.name, progress.*product.member); }
-    }
-}
-/// What there is of a rule's Progress.
-template <class Rule>
-List<GroupProgress::Number> progress_numbers(const typename Rule::Progress& progress) {
-    List<GroupProgress::Number> numbers{{"steps", false}};
-    for_each_product<Rule>(progress, [&](std::string_view name, const double& /*product*/) {
-        numbers.push_back(GroupProgress::Number{name, true});
-    });
-    return numbers;
-}
-/// A Progress as these numbers.
-template <class Rule>
-std::vector<std::uint64_t> numbers_of(const typename Rule::Progress& progress) {
-    std::vector<std::uint64_t> bits{progress.steps};
-    for_each_product<Rule>(progress, [&](std::string_view /*name*/, const double& product) {
-        bits.push_back(std::bit_cast<std::uint64_t>(product));
-    });
-    return bits;
-}
-/// And back, into a Progress of the rule.
-template <class Rule>
-typename Rule::Progress progress_of(typename Rule::Progress progress, const std::vector<std::uint64_t>& bits) {
-    progress.steps = static_cast<decltype(progress.steps)>(bits[0]);
-    std::size_t next = 1;
-    for_each_product<Rule>(
-        progress, [&](std::string_view /*name*/, double& product) { product = std::bit_cast<double>(bits[next++]); });
-    return progress;
-}
-
 }  // namespace shardkit::detail

@@ -12,6 +12,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/device_optimizers.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
@@ -60,7 +61,7 @@ struct OffloadedGroup {
     /// Cuts the group's ranges at its pieces, if there are any. @returns whether it is updated on the host
     bool cut(List<rules::UpdateRange>& ranges, const GroupGeometry& group, bool numbered) {
         if (piece == 0) { return false; }
-        pieces = cut_at_pieces(ranges, group.updated.size(), piece, numbered);
+        pieces = on_device({}).cut(ranges, group.updated.size(), piece, numbered);
         if (group.offload != Offload::update) { return false; }
         host_ranges = ranges;
         return true;

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -53,6 +53,16 @@ struct OptimizerMemory {
     List<HeldMemory> held;
 };
 
+/// The updates of one optimizer's groups in backward passes.
+class UpdatesInBackward : public BackwardUpdates {
+  public:
+    virtual ~UpdatesInBackward() = default;
+    /// Closes a step.
+    virtual void close(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) = 0;
+};
+class UpdatesOfOptimizer;
+class OptimizerFrame;
+
 }  // namespace detail SHARDKIT_BUILD
 
 }  // namespace shardkit
@@ -66,7 +76,7 @@ class CombinedOptimizer;
 ///     const auto norm = optimizer.step(std::move(accumulation), {.divisor = mean, .max_norm = 1.0});
 /// Scalars of a step (step counts, learning rate, clip coefficient, loss scale) live in the engine's memory and are
 /// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
-class Optimizer : private detail::BackwardUpdates {
+class Optimizer {
   public:
     virtual ~Optimizer() {
         if (backward_) { detail::end_program("an optimizer ended or was moved during a step in backward"); }
@@ -170,6 +180,7 @@ class Optimizer : private detail::BackwardUpdates {
 
   private:
     friend detail::Access;
+    friend detail::UpdatesOfOptimizer;
     friend CombinedOptimizer;
 
     void step_alone(Reduced&& reduced, SourceLocation where) {
@@ -195,50 +206,15 @@ class Optimizer : private detail::BackwardUpdates {
     /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
     virtual detail::StatementHash run(const Reduced& reduced, const ClipCoefficient& coefficient,
                                       const detail::StepShare& share, SourceLocation where) = 0;
-    /// Begins a step whose groups are updated one by one. @returns what ranks state of it
-    virtual detail::StatementHash begin_backward(const detail::StatedStep& step, SourceLocation where) = 0;
-    /// Gives the update of one group to the compute stream.
-    virtual void run_alone(detail::Group& group) = 0;
-    /// Marks as torn what it has updated of a group.
-    virtual void tear(detail::Group& torn, std::string_view verb, SourceLocation where) = 0;
     /// Closes a step in backward.
     GlobalNorm close_backward(Accumulation&& accumulation, const StepOptions& options, SourceLocation where);
-    void check_group(const detail::Group& group, SourceLocation where) const override {
-        if (group.trainable()) { group.begin_update(where); }
-    }
-    void update_group(detail::Group& group, SourceLocation where) override;
-    void flush() override;
-    // NOLINTNEXTLINE(bugprone-exception-escape): no group ends before, and without memory the program does
-    void end_backward(detail::BackwardUpdates::End end) noexcept override;
-    static void refuse_all_gradients(std::string_view verb, const StepOptions& options, SourceLocation where);
-
     /// What its ParamGroups choose for group `number`; null where ranks do not compare it.
     virtual const detail::StatementsHandle& choices(std::size_t number) const noexcept = 0;
-    /// Which parameters of each group it updates.
-    virtual detail::List<detail::List<char>> updated(SourceLocation where) = 0;
-    virtual std::uint64_t steps_of(const detail::Group& group, SourceLocation where) const = 0;
     /// The optimizers of which this one consists, which alone hold something.
-    virtual detail::List<Optimizer*> parts() { return {this}; }
-    /// What it holds of each group that it updates, in order.
-    virtual detail::List<detail::OptimizerMemory> held(SourceLocation /*where*/) { return {}; }
-    /// How far its updates of each of these groups are. Waits for the compute stream.
-    virtual detail::List<detail::GroupProgress> progress(SourceLocation /*where*/) { return {}; }
-    /// Sets that, or refuses it.
-    virtual void set_progress(std::span<const detail::GroupProgress> /*of_groups*/, detail::Change /*change*/,
-                              SourceLocation /*where*/) {}
-    /// The hash of its hyper-parameters in the engine's memory. Waits likewise.
-    virtual detail::StatementHash hyper_parameters(SourceLocation /*where*/) { return 0; }
-    /// f(group, memory) for each state of elements that its parts hold.
-    template <class F>
-    void for_each_state(const F& f, SourceLocation where) {
-        for (Optimizer* const part : parts()) {
-            for (const auto& of : part->held(where)) {
-                for (const detail::HeldMemory& each : of.held) {
-                    if (each.shape.rows == 0) { f(*of.group, each); }
-                }
-            }
-        }
-    }
+    virtual detail::List<detail::OptimizerFrame*> parts() = 0;
+    /// The one that it is. @throws UsageError, which names `verb`, for several
+    virtual detail::OptimizerFrame& alone(std::string_view verb, SourceLocation where) = 0;
+    std::uint64_t steps_of(const detail::Group& group, SourceLocation where) const;
 
     Model model_;
     std::uint64_t identity_ = detail::new_identity();  // moves with what it is of
@@ -249,14 +225,9 @@ class Optimizer : private detail::BackwardUpdates {
         SourceLocation where;
         detail::Group* left = nullptr;  // whose update is still to be given to the compute stream
     };
-    std::optional<Backward> backward_;  // the step in backward that is under way
+    std::optional<Backward> backward_;  // the step in backward that is under way; stays where it began
+    std::unique_ptr<detail::UpdatesInBackward> in_backward_;
 };
-
-inline std::vector<ShardInfo> Optimizer::shards() {
-    std::vector<ShardInfo> list;
-    for_each_state([&](const auto& group, const auto& each) { list_shards(group.geometry(), each, list); }, {});
-    return list;
-}
 
 inline GlobalNorm Optimizer::step(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) {
     detail::validate_max_norm(options.max_norm, "optimizer step", where);
@@ -310,6 +281,16 @@ inline void Optimizer::require_own(const Model& gradients, SourceLocation where)
     }
 }
 
+inline GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const StepOptions& options,
+                                            SourceLocation where) {
+    if (detail::Access::backward(accumulation).get() != in_backward_.get()) {
+        detail::Group::refuse_use(
+            where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
+    }
+    in_backward_->close(std::move(accumulation), options, where);
+    return detail::Access::make<GlobalNorm>();
+}
+
 inline void Optimizer::check_model(const Model& gradients, SourceLocation where) const {
     require_own(gradients, where);
     for (detail::Group& group : detail::Access::each(model_, where)) { group.begin_update(where); }
@@ -337,4 +318,4 @@ inline void Optimizer::update(Reduced&& reduced, const ClipCoefficient& coeffici
 
 }  // namespace SHARDKIT_BUILD
 
-#include <shardkit/optim/step_in_backward.hpp>
+#include <shardkit/optim/optimizer_frame.hpp>

@@ -42,34 +42,31 @@ inline ElementType narrowest_arithmetic(const Model& model, SourceLocation where
 }
 
 /// What an optimizer of elements keeps of its groups.
-template <class Rule>
-std::unique_ptr<OptimizerGroups<Rule>> any_groups() {
-    return std::make_unique<LaunchedGroups<Rule, AnyLaunches, NoLaunches>>();
-}
+using ElementGroups = LaunchedGroups<AnyLaunches, NoLaunches>;
+inline std::unique_ptr<OptimizerGroups> any_groups() { return std::make_unique<ElementGroups>(); }
 
 /// What all rules' optimizers share: states (one buffer per state and group, over the elements that this rank
-/// updates), parameter groups and each step's updates. `Rule`: AnyRule, so that it is compiled once.
-template <class Rule>
+/// updates), parameter groups and each step's updates.
 class OptimizerFrame : public Optimizer {
   public:
-    using Options = typename Rule::Options;
+    using Options = AnyOptions;
 
     /// @throws std::invalid_argument for hyper-parameters out of range, a ParamGroup that decides for no parameter,
     ///         or two groups with one path
     /// @param groups  what is to have the model's groups
-    OptimizerFrame(const Model& model, const Options& options, std::vector<ParamGroup> param_groups,
-                   SourceLocation where, std::unique_ptr<OptimizerGroups<Rule>> groups = any_groups<Rule>());
+    OptimizerFrame(const Model& model, const AnyOptions& options, std::vector<ParamGroup> param_groups,
+                   SourceLocation where, std::unique_ptr<OptimizerGroups> groups = any_groups());
 
-    const Options& options() const noexcept { return numbers_.options(); }
+    const AnyOptions& options() const noexcept { return numbers_.options(); }
     double learning_rate() const noexcept override { return options().learning_rate; }
     /// The learning rate that was given last, which set_learning_rate_factor multiplies.
     double given_learning_rate() const noexcept { return numbers_.given_rate(); }
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
-        this->require_between_steps("set_learning_rate", where);
+        require_between_steps("set_learning_rate", where);
         numbers_.set_learning_rate(learning_rate, learning_rate, where);
     }
-    void set_options(const Options& options, SourceLocation where) {
-        this->require_between_steps("set_options", where);
+    void set_options(const AnyOptions& options, SourceLocation where) {
+        require_between_steps("set_options", where);
         numbers_.set_options(options, where);
     }
     std::span<const ParamGroup> param_groups() const noexcept { return numbers_.param_groups(); }
@@ -79,12 +76,12 @@ class OptimizerFrame : public Optimizer {
     ///     optimizer.set_param_groups(std::move(groups));
     /// @throws  std::invalid_argument for what is out of range, or a parameter that another group matches than before
     void set_param_groups(std::vector<ParamGroup> param_groups, SourceLocation where = SourceLocation::current()) {
-        this->require_between_steps("set_param_groups", where);
+        require_between_steps("set_param_groups", where);
         for (const ParamGroup& group : param_groups) { validate(group, where); }
         const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
-        require_matches(this->model(), to, where);
+        require_matches(model(), to, where);
         List<Statements> choices;
-        for (Group& group : Access::each(this->model(), where)) {
+        for (Group& group : Access::each(model(), where)) {
             numbers_.require_same_groups(group.geometry(), to, where);
             choices.push_back(param_group_statements(group.geometry(), to, where));
         }
@@ -94,21 +91,26 @@ class OptimizerFrame : public Optimizer {
   protected:
     /// The bytes of this rank's buffers beside states.
     std::size_t bytes_beside_states(SourceLocation where) const {
-        this->require_here(where);
+        require_here(where);
         return groups_->bytes();
     }
 
   private:
+    friend Access;
+    friend UpdatesOfOptimizer;
+    friend shardkit::Optimizer;
+    friend shardkit::CombinedOptimizer;
+
     /// f(group, its GroupOptimizer, the table with its progress) for every group, in order.
     template <class F>
     [[gnu::always_inline]] void for_each_group(const F& f, SourceLocation where) {
-        this->require_here(where);
+        require_here(where);
         groups_->rewind();
-        for (Group& group : Access::each(this->model(), where)) { f(group, groups_->next(), groups_->table()); }
+        for (Group& group : Access::each(model(), where)) { f(group, groups_->next(), groups_->table()); }
     }
     void list(SourceLocation where) {
         groups_->start();
-        for (Group& group : Access::each(this->model(), where)) { groups_->list(group); }
+        for (Group& group : Access::each(model(), where)) { groups_->list(group); }
     }
 
     /// Once all groups have chosen their hyper-parameters.
@@ -120,7 +122,7 @@ class OptimizerFrame : public Optimizer {
     }
 
     void change_rates(double to, double from, Change change, SourceLocation where) override {
-        this->require_between_steps("set_learning_rate", where);
+        require_between_steps("set_learning_rate", where);
         const double rate = to * (numbers_.given_rate() / from);
         numbers_.require_learning_rate(rate, where);
         if (change == Change::make) { numbers_.set_learning_rate(rate, numbers_.given_rate(), where); }
@@ -134,14 +136,15 @@ class OptimizerFrame : public Optimizer {
             groups_->run(numbers_.rank(), numbers_.scalars(), numbers_.engine_options(), numbers_.first(), where);
             numbers_.run_first();
         } catch (...) {  // some groups are updated, and one perhaps in part
-            for (Group& group : Access::each(this->model(), where)) {
+            for (Group& group : Access::each(model(), where)) {
                 if (group.trainable() && !group.step().skipped()) { tear(group, "optimizer step", where); }
             }
             throw;
         }
         return stated;
     }
-    StatementHash begin_backward(const StatedStep& step, SourceLocation where) override {
+    /// Begins a step whose groups are updated one by one. @returns what ranks state of it
+    StatementHash begin_backward(const StatedStep& step, SourceLocation where) {
         if (const RuleKind kind = options().rule->kind(); kind != RuleKind::elements) {
             Group::refuse_use(
                 where,
@@ -155,10 +158,13 @@ class OptimizerFrame : public Optimizer {
         numbers_.run_first();
         return stated;
     }
-    void run_alone(Group& group) override {
-        groups_->run_alone(group, numbers_.scalars(), numbers_.engine_options());
+    /// Gives the update of one group to the compute stream.
+    /// @pre a step in backward has begun
+    void run_alone(Group& group) {
+        static_cast<ElementGroups&>(*groups_).run_alone(group, numbers_.scalars(), numbers_.engine_options());
     }
-    void tear(Group& torn, std::string_view verb, SourceLocation where) override {
+    /// Marks as torn what it has updated of a group.
+    void tear(Group& torn, std::string_view verb, SourceLocation where) {
         const auto& group = groups_->group_of(torn);
         for (std::size_t p = 0; p < group.updated().size(); ++p) {
             if (!group.updates(p)) { continue; }
@@ -169,32 +175,26 @@ class OptimizerFrame : public Optimizer {
         }
     }
     const StatementsHandle& choices(std::size_t number) const noexcept override { return numbers_.choices(number); }
-    List<List<char>> updated(SourceLocation where) override {
-        List<List<char>> all;
-        for_each_group([&](auto& /*state*/, auto& group, auto& /*table*/) { all.push_back(group.updated()); }, where);
-        return all;
-    }
+    List<OptimizerFrame*> parts() override { return {this}; }
+    OptimizerFrame& alone(std::string_view /*verb*/, SourceLocation /*where*/) override { return *this; }
+    /// Which parameters of a group it updates.
+    const List<char>& updated(const Group& group) { return groups_->group_of(group).updated(); }
 
-    std::uint64_t steps_of(const Group& wanted, SourceLocation where) const override {
-        this->require_here(where);
-        const std::optional<std::uint64_t> steps = groups_->steps(wanted.identity());
-        if (!steps) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
-        return *steps;
-    }
-
-    List<OptimizerMemory> held(SourceLocation where) override {
+    /// What it holds of each group that it updates, in order.
+    List<OptimizerMemory> held(SourceLocation where) {
         List<OptimizerMemory> all;
         for_each_group(
             [&](auto& state, auto& group, auto& /*table*/) {
                 if (!group.number()) { return; }
-                OptimizerMemory& its = all.push_back({&state, &group.reader(), name_of_rule<Rule>(options()), {}});
+                OptimizerMemory& its = all.push_back({&state, &group.reader(), options().rule->name(), {}});
                 group.list(state.geometry(), its.held);
                 groups_->list_own_shapes(state, its.held);
             },
             where);
         return all;
     }
-    List<GroupProgress> progress(SourceLocation where) override {
+    /// How far its updates of each of these groups are. Waits for the compute stream.
+    List<GroupProgress> progress(SourceLocation where) {
         List<GroupProgress> all;
         for_each_group(
             [&](auto& /*state*/, auto& group, auto& table) {
@@ -203,7 +203,8 @@ class OptimizerFrame : public Optimizer {
             where);
         return all;
     }
-    void set_progress(std::span<const GroupProgress> of_groups, Change change, SourceLocation where) override {
+    /// Sets that, or refuses it.
+    void set_progress(std::span<const GroupProgress> of_groups, Change change, SourceLocation where) {
         // f(state, its group, the table, its progress) for those that it updates.
         const auto for_each = [&](const auto& f) {
             const GroupProgress* next = of_groups.data();
@@ -234,12 +235,13 @@ class OptimizerFrame : public Optimizer {
         // other any more.
         groups_->restart();
         const GroupProgress* next = of_groups.data();
-        for (Group& group : Access::each(this->model(), where)) {
+        for (Group& group : Access::each(model(), where)) {
             next += groups_->choose(group, numbers_.param_groups(), next) ? 1 : 0;
         }
         make_tables(where);
     }
-    StatementHash hyper_parameters(SourceLocation where) override { return numbers_.read_hash(where); }
+    /// The hash of its hyper-parameters in the engine's memory. Waits likewise.
+    StatementHash hyper_parameters(SourceLocation where) { return numbers_.read_hash(where); }
     void require_not_captured(SourceLocation where) {
         if (!groups_->captured()) { return; }
         Group::refuse_use(where,
@@ -248,17 +250,17 @@ class OptimizerFrame : public Optimizer {
                           "and a graph has captured a step with the old ones: make a new optimizer before");
     }
 
-    OptimizerNumbers<Rule> numbers_;
-    std::unique_ptr<OptimizerGroups<Rule>> groups_;
+    OptimizerNumbers numbers_;
+    std::unique_ptr<OptimizerGroups> groups_;
 };
 
-template <class Rule>
-OptimizerFrame<Rule>::OptimizerFrame(const Model& model, const Options& options, std::vector<ParamGroup> param_groups,
-                                     SourceLocation where, std::unique_ptr<OptimizerGroups<Rule>> groups)
+inline OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
+                                      std::vector<ParamGroup> param_groups, SourceLocation where,
+                                      std::unique_ptr<OptimizerGroups> groups)
     : Optimizer(model),
       numbers_(options, std::move(param_groups), narrowest_arithmetic(model, where), where),
       groups_(std::move(groups)) {
-    require_matches(this->model(), this->param_groups(), where);
+    require_matches(model, this->param_groups(), where);
     auto& rank = detail::rank_of(model, where);
     for (Group& group : Access::each(model, where)) {
         numbers_.add_group(rank, group.geometry(), where);
@@ -271,7 +273,7 @@ OptimizerFrame<Rule>::OptimizerFrame(const Model& model, const Options& options,
             for (std::size_t p = 0; p < group.updated().size(); ++p) {
                 const PlacedParameter& parameter = state.geometry().parameters[p];
                 if (state.trainable() && !parameter.frozen && !group.updates(p)) {
-                    this->leave(concat(state.path(), ".", parameter.name));
+                    leave(concat(state.path(), ".", parameter.name));
                 }
             }
         },
@@ -279,3 +281,30 @@ OptimizerFrame<Rule>::OptimizerFrame(const Model& model, const Options& options,
 }
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
+
+namespace shardkit SHARDKIT_BUILD {
+
+inline std::uint64_t Optimizer::steps_of(const detail::Group& group, SourceLocation where) const {
+    require_here(where);
+    bool known = false;
+    for (const detail::Group& each : detail::Access::each(model_, where)) { known = known || &each == &group; }
+    if (!known) { group.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
+    // Parts whose tensors a load has brought together may have taken different numbers.
+    std::uint64_t most = 0;
+    for (const detail::OptimizerFrame* const part : const_cast<Optimizer&>(*this).parts()) {
+        const std::uint64_t its = part->groups_->steps(group.identity());
+        if (its > most) { most = its; }
+    }
+    return most;
+}
+inline std::vector<ShardInfo> Optimizer::shards() {
+    std::vector<ShardInfo> list;
+    detail::Access::for_each_state(
+        *this, [&](const auto& group, const auto& each) { list_shards(group.geometry(), each, list); },
+        SourceLocation{});
+    return list;
+}
+
+}  // namespace shardkit SHARDKIT_BUILD
+
+#include <shardkit/optim/step_in_backward.hpp>

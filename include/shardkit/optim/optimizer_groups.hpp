@@ -27,20 +27,17 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// What an optimizer keeps of its groups. Compiled once for all models.
-template <class Rule>
 class OptimizerGroups {
-    using Options = typename Rule::Options;
-
   public:
-    using Group = GroupOptimizer<Rule>;
-    using Table = ProgressTable<Rule>;
+    using Group = GroupOptimizer;
     using State = detail::Group;
 
     virtual ~OptimizerGroups() = default;
     OptimizerGroups(OptimizerGroups&&) = delete;
 
     /// One more group, in the model's order.
-    void add(State& state, const Options& options, std::span<const ParamGroup> param_groups, SourceLocation where) {
+    void add(State& state, const AnyOptions& options, std::span<const ParamGroup> param_groups,
+             SourceLocation where) {
         Group& group = groups_.emplace_back(state.rank(), state.geometry(), options, param_groups, where);
         group.choose(state.rank(), state.geometry(), param_groups, nullptr, table());
         entry_of(numbers_, state.identity()).value = groups_.size() - 1;
@@ -49,24 +46,27 @@ class OptimizerGroups {
         }
     }
     /// Begins the table anew, into which `choose` takes all groups again, in order, each as far as `progress` says.
-    virtual void restart() = 0;
+    void restart() {
+        table_ = UpdateTable{};
+        start();
+    }
     /// Returns whether it updates the group.
     bool choose(State& state, std::span<const ParamGroup> param_groups, const GroupProgress* progress) {
         Group& group = next();
         group.choose(state.rank(), state.geometry(), param_groups, progress, table());
         return group.number().has_value();
     }
-    /// Steps that a group of that identity has taken; none where it has no such group. Waits for the compute stream.
-    std::optional<std::uint64_t> steps(std::uint64_t identity) const {
+    /// Steps that a group of that identity has taken; 0 where it has no such group. Waits for the compute stream.
+    std::uint64_t steps(std::uint64_t identity) const {
         const std::size_t found = place_of(numbers_, identity);
-        if (found == numbers_.size() || numbers_[found].key != identity) { return std::nullopt; }
+        if (found == numbers_.size() || numbers_[found].key != identity) { return 0; }
         const auto number = groups_[numbers_[found].value].number();
-        return number ? table().steps(*number) : 0;
+        return number ? table_.steps(*number) : 0;
     }
     /// Whether a graph has captured a step, whose work refers to the tables.
     bool captured() const noexcept { return captured_; }
     /// Takes the engine's memory of the tables, once there are all groups.
-    virtual void upload(Rank& rank) = 0;
+    void upload(Rank& rank) { table_.upload(rank); }
     /// Makes the launches of all groups, which are listed; `skip`: in the engine's memory, the same in all calls.
     virtual void prepare(Rank& rank, const std::uint32_t* skip, SourceLocation where) = 0;
     /// Begins a walk over the model's groups, all and in order.
@@ -82,10 +82,8 @@ class OptimizerGroups {
     }
     /// One step of those that take part in it, on the compute stream, behind `first` if it is still there. Collective
     /// over the world unless groups are updated by themselves.
-    virtual void run(Rank& rank, const StepScalars* scalars, const ChosenOptions<Options>* options,
+    virtual void run(Rank& rank, const StepScalars* scalars, const ChosenOptions* options,
                      std::optional<BeginStep>& first, SourceLocation where) = 0;
-    /// One step of one group alone, on the compute stream.
-    virtual void run_alone(State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) = 0;
     /// The bytes of this rank's buffers beside states.
     virtual std::size_t bytes() const noexcept = 0;
     /// Appends each state of a group that has a shape of its own.
@@ -95,8 +93,7 @@ class OptimizerGroups {
     Group& group_of(const State& state) { return groups_[entry_of(numbers_, state.identity()).value]; }
     /// The next group in a walk over the model.
     Group& next() noexcept { return groups_[next_++]; }
-    virtual Table& table() noexcept = 0;
-    const Table& table() const noexcept { return const_cast<OptimizerGroups&>(*this).table(); }
+    UpdateTable& table() noexcept { return table_; }
 
   protected:
     OptimizerGroups() = default;
@@ -107,6 +104,7 @@ class OptimizerGroups {
 
   private:
     List<Group> groups_;
+    UpdateTable table_;                                // its end waits for the kernels that use what the groups have
     List<Keyed<std::uint64_t, std::size_t>> numbers_;  // of them, by identity
     std::size_t next_ = 0;                             // of the groups, in a walk
 };
@@ -115,17 +113,23 @@ struct NoLaunches {
     explicit NoLaunches(const auto&... /*arguments*/) {}
 };
 /// The same with launches: `InDouble` of groups that are updated in fp64, where others have launches of their own.
-template <class Rule, class Launches, class InDouble>
-class LaunchedGroups final : public OptimizerGroups<Rule> {
-    using Base = OptimizerGroups<Rule>;
-    using Options = typename Rule::Options;
-    using typename Base::Group;
-    using typename Base::State;
-
+template <class Launches, class InDouble>
+class LaunchedGroups final : public OptimizerGroups {
   public:
     /// @param arguments  of each launches' constructor
     template <class... Arguments>
     explicit LaunchedGroups(const Arguments&... arguments) : launches_(arguments...), in_double_(arguments...) {}
+
+    /// One step of one group alone, on the compute stream.
+    void run_alone(State& state, const StepScalars* scalars, const ChosenOptions* options) {
+        Group& group = group_of(state);
+        if (!group.number()) { return; }
+        const auto stream = state.rank().compute_stream();
+        captured_ = captured_ || stream.capture() != 0;
+        table().begin_alone(*group.number(), stream, scalars, options);
+        const TrainedGroup trained{&group, &state, table().engine_steps(*group.number()), true};
+        launches_.run_one(trained, state.rank(), table(), &scalars->skip);
+    }
 
   private:
     static constexpr bool alone = requires { &Launches::run_one; };
@@ -135,39 +139,22 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
         f(launches_);
         if constexpr (!std::is_empty_v<InDouble>) { f(in_double_); }
     }
-    void restart() override {
-        table_ = typename Launches::Table{};
-        start();
-    }
-    void upload(Rank& rank) override { table_.upload(rank); }
     void prepare(Rank& rank, const std::uint32_t* skip, SourceLocation where) override {
-        for_each([&](auto& launches) { launches.prepare(rank, table_, skip, where); });
+        for_each([&](auto& launches) { launches.prepare(rank, table(), skip, where); });
     }
     void start() noexcept override {
-        Base::start();
+        OptimizerGroups::start();
         for_each([](auto& launches) { launches.start(); });
     }
     void list(Group& group, State& state, const std::uint64_t* steps, bool taken) override {
-        const TrainedGroup<Rule> trained{&group, &state, steps, taken};
+        const TrainedGroup trained{&group, &state, steps, taken};
         with_launches(state, [&](auto& launches) { launches.list({trained}); });
     }
-    void run(Rank& rank, const StepScalars* scalars, const ChosenOptions<Options>* options,
-             std::optional<BeginStep>& first, SourceLocation where) override {
-        this->captured_ = this->captured_ || rank.compute_stream().capture() != 0;
-        table_.begin(rank.compute_stream(), scalars, options, first);
-        for_each([&](auto& launches) { launches.run(rank, table_, &scalars->skip, where); });
-    }
-    void run_alone(State& state, const StepScalars* scalars, const ChosenOptions<Options>* options) override {
-        if constexpr (alone) {
-            Group& group = this->group_of(state);
-            if (!group.number()) { return; }
-            const auto stream = state.rank().compute_stream();
-            this->captured_ = this->captured_ || stream.capture() != 0;
-            table_.begin_alone(*group.number(), stream, scalars, options);
-            const TrainedGroup<Rule> trained{&group, &state, table_.engine_steps(*group.number()), true};
-            with_launches(state,
-                          [&](auto& launches) { launches.run_one({trained}, state.rank(), table_, &scalars->skip); });
-        }
+    void run(Rank& rank, const StepScalars* scalars, const ChosenOptions* options, std::optional<BeginStep>& first,
+             SourceLocation where) override {
+        captured_ = captured_ || rank.compute_stream().capture() != 0;
+        table().begin(rank.compute_stream(), scalars, options, first);
+        for_each([&](auto& launches) { launches.run(rank, table(), &scalars->skip, where); });
     }
     std::size_t bytes() const noexcept override {
         std::size_t bytes = 0;
@@ -183,7 +170,6 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
             });
         }
     }
-    typename Base::Table& table() noexcept override { return table_; }
 
     /// f(launches) with those that a group's updates are among.
     template <class F>
@@ -195,7 +181,6 @@ class LaunchedGroups final : public OptimizerGroups<Rule> {
     }
 
     // Their ends wait for the kernels that use what the groups have.
-    typename Launches::Table table_;
     Launches launches_;
     [[no_unique_address]] InDouble in_double_;
 };

@@ -32,13 +32,12 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Returns what an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters.
-template <class Rule>
-Statements optimizer_statements(const typename Rule::Options& options, SourceLocation where) {
-    Statements stated{{"optimizer", name_of_rule<Rule>(options), where}};
-    for (auto& [name, text] : statements_of<Rule>(options)) {
+inline Statements optimizer_statements(const AnyOptions& options, SourceLocation where) {
+    Statements stated{{"optimizer", options.rule->name(), where}};
+    for (auto& [name, text] : options.rule->statements(options)) {
         stated.push_back({std::move(name), std::move(text), where});
     }
     return stated;
@@ -46,13 +45,12 @@ Statements optimizer_statements(const typename Rule::Options& options, SourceLoc
 
 /// All hyper-parameters that an optimizer's parameters may have: its own, and those of each group.
 /// @throws std::invalid_argument as options_of
-template <class Options>
-List<ChosenOptions<Options>> chosen_options(const Options& options, std::span<const ParamGroup> groups,
-                                            SourceLocation where) {
-    List<ChosenOptions<Options>> chosen{{1, options}, {1, options}};
+inline List<ChosenOptions> chosen_options(const AnyOptions& options, std::span<const ParamGroup> groups,
+                                          SourceLocation where) {
+    List<ChosenOptions> chosen{{1, options}, {1, options}};
     chosen.back().options.weight_decay = 0;
     for (const ParamGroup& group : groups) {
-        const Options its = options_of(group, options, where);
+        const AnyOptions its = options_of(group, options, where);
         chosen.push_back({group.learning_rate_scale, its});
         chosen.push_back({group.learning_rate_scale, its});
         chosen.back().options.weight_decay = group.weight_decay.value_or(0);
@@ -119,28 +117,25 @@ inline Statements param_group_statements(const GroupGeometry& in, std::span<cons
 }
 
 /// Holds what an Optimizer has besides its groups' states: its numbers, here and in the engine's memory.
-template <class Rule>
 class OptimizerNumbers {
   public:
-    using Options = typename Rule::Options;
-
     /// @param arithmetic  the narrowest that updates elements
     /// @throws std::invalid_argument for hyper-parameters out of range
-    OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups, ElementType arithmetic,
+    OptimizerNumbers(const AnyOptions& options, std::vector<ParamGroup> param_groups, ElementType arithmetic,
                      SourceLocation where);
 
     /// Adds one more group. @throws std::invalid_argument when another has its path
     void add_group(Rank& rank, const GroupGeometry& group, SourceLocation where);
     /// Takes the engine's memory, once there are all groups.
     void begin(Rank& rank);
-    const Options& options() const noexcept { return options_; }
+    const AnyOptions& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
     Rank& rank() const noexcept { return *rank_; }
     /// Returns the learning rate that was given last, of which that of the options may be a part.
     double given_rate() const noexcept { return given_rate_; }
     /// @throws std::invalid_argument for what is out of range
     void require_learning_rate(double learning_rate, SourceLocation where) const {
-        Options changed = options_;
+        AnyOptions changed = options_;
         changed.learning_rate = learning_rate;
         require_options(changed, param_groups(), where);
     }
@@ -148,7 +143,7 @@ class OptimizerNumbers {
     /// @throws std::invalid_argument likewise
     void set_learning_rate(double learning_rate, double given, SourceLocation where);
     /// @throws std::invalid_argument for hyper-parameters out of range, or with another number of states
-    void set_options(const Options& options, SourceLocation where);
+    void set_options(const AnyOptions& options, SourceLocation where);
     /// That other ParamGroups are of the same parameters. @throws std::invalid_argument
     void require_same_groups(const GroupGeometry& group, std::span<const ParamGroup> others,
                              SourceLocation where) const {
@@ -181,16 +176,16 @@ class OptimizerNumbers {
     /// Returns what its ParamGroups choose for group `number`.
     const StatementsHandle& choices(std::size_t number) const noexcept { return choices_[number]; }
 
-    const ChosenOptions<Options>* engine_options() const noexcept { return engine_options_.data(); }
+    const ChosenOptions* engine_options() const noexcept { return engine_options_.data(); }
     /// Returns a hash of the hyper-parameters in the engine's memory, as far as optimizer_statements names them.
     /// Waits for the compute stream.
     StatementHash read_hash(SourceLocation where) const {
         Fnv fnv;
         for (std::size_t i = 0; i < engine_options_.size(); ++i) {
-            const ChosenOptions<Options> chosen = engine_options_.read(i);
+            const ChosenOptions chosen = engine_options_.read(i);
             fnv.add(std::bit_cast<std::uint64_t>(chosen.learning_rate_scale));
             fnv.add(std::bit_cast<std::uint64_t>(chosen.options.learning_rate));
-            for (const Statement& one : optimizer_statements<Rule>(chosen.options, where)) { fnv.add(one.value); }
+            for (const Statement& one : optimizer_statements(chosen.options, where)) { fnv.add(one.value); }
         }
         return fnv.hash;
     }
@@ -203,23 +198,22 @@ class OptimizerNumbers {
                    : concat("ParamGroup ", group, is_left_out(group, groups) ? ", another optimizer's" : "");
     }
     /// Checks all that parameters may have of these.
-    void require_options(const Options& options, std::span<const ParamGroup> groups, SourceLocation where) const {
-        validate_options<Rule>(options, arithmetic_, where);
+    void require_options(const AnyOptions& options, std::span<const ParamGroup> groups, SourceLocation where) const {
+        options.rule->validate(options, arithmetic_, where);
         for (const ParamGroup& group : groups) {
-            Options its = options_of(group, options, where);
+            AnyOptions its = options_of(group, options, where);
             its.learning_rate *= group.learning_rate_scale;
-            validate_options<Rule>(its, arithmetic_, where);
+            its.rule->validate(its, arithmetic_, where);
         }
     }
     StatementBook* book() const noexcept { return book_of(rank_->world()); }
-    void write(std::span<const ChosenOptions<Options>> chosen) const {
+    void write(std::span<const ChosenOptions> chosen) const {
         for (std::size_t i = 0; i < chosen.size(); ++i) {
-            host::AnyKernels::run_once(rank_->compute_stream(),
-                                       SetOptions<Options>{chosen[i], engine_options_.data() + i});
+            host::AnyKernels::run_once(rank_->compute_stream(), SetOptions{chosen[i], engine_options_.data() + i});
         }
     }
 
-    Options options_;
+    AnyOptions options_;
     ElementType arithmetic_;
     double given_rate_;
     Rank* rank_ = nullptr;
@@ -228,14 +222,13 @@ class OptimizerNumbers {
     StatementsHandle stated_;         // of the options
     List<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
-    EngineTable<ChosenOptions<Options>> engine_options_;  // of chosen_options
+    EngineTable<ChosenOptions> engine_options_;  // of chosen_options
     EngineTable<StepScalars> scalars_;
     std::optional<BeginStep> first_;
 };
 
-template <class Rule>
-OptimizerNumbers<Rule>::OptimizerNumbers(const Options& options, std::vector<ParamGroup> param_groups,
-                                         ElementType arithmetic, SourceLocation where)
+inline OptimizerNumbers::OptimizerNumbers(const AnyOptions& options, std::vector<ParamGroup> param_groups,
+                                          ElementType arithmetic, SourceLocation where)
     : options_(options),
       arithmetic_(arithmetic),
       given_rate_(options.learning_rate),
@@ -244,22 +237,20 @@ OptimizerNumbers<Rule>::OptimizerNumbers(const Options& options, std::vector<Par
     require_options(options, this->param_groups(), where);
 }
 
-template <class Rule>
-void OptimizerNumbers<Rule>::add_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
+inline void OptimizerNumbers::add_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
     if (!paths_.add(group.path).is_new) {
         throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
     choices_.emplace_back();
     StatementBook* const book = rank.world_size() > 1 ? book_of(rank.world()) : nullptr;
     if (book == nullptr) { return; }
-    if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements<Rule>(options_, where)); }
+    if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements(options_, where)); }
     if (!param_groups_.empty()) {
         choices_.back() = book->keep(param_group_statements(group, param_groups(), where));
     }
 }
 
-template <class Rule>
-void OptimizerNumbers<Rule>::begin(Rank& rank) {
+inline void OptimizerNumbers::begin(Rank& rank) {
     rank_ = &rank;
     // Here, so that the first step allocates nothing but the norm's buffers.
     static_cast<void>(rank.kept<NormMemory>());
@@ -268,33 +259,31 @@ void OptimizerNumbers<Rule>::begin(Rank& rank) {
     scalars_ = EngineTable<StepScalars>(rank, StepScalars{});
 }
 
-template <class Rule>
-void OptimizerNumbers<Rule>::set_learning_rate(double learning_rate, double given, SourceLocation where) {
+inline void OptimizerNumbers::set_learning_rate(double learning_rate, double given, SourceLocation where) {
     require_learning_rate(learning_rate, where);
     options_.learning_rate = learning_rate;
     given_rate_ = given;
-    const ChosenOptions<Options> own{1, options_};
+    const ChosenOptions own{1, options_};
     write(std::span(&own, 1));
 }
 
-template <class Rule>
-void OptimizerNumbers<Rule>::set_options(const Options& options, SourceLocation where) {
+inline void OptimizerNumbers::set_options(const AnyOptions& options, SourceLocation where) {
     require_options(options, param_groups(), where);
-    const std::size_t states = Rule::state_count(options);
-    if (states != Rule::state_count(options_)) {
-        throw_invalid_argument(where, name_of_rule<Rule>(options), ": set_options for an optimizer with ", states,
-                               " states, expected as many as it was made with, ", Rule::state_count(options_));
+    const std::size_t states = options.rule->state_count(options);
+    if (states != options_.rule->state_count(options_)) {
+        throw_invalid_argument(where, options.rule->name(), ": set_options for an optimizer with ", states,
+                               " states, expected as many as it was made with, ",
+                               options_.rule->state_count(options_));
     }
     const auto chosen = chosen_options(options, param_groups(), where);
-    if (stated_ != nullptr) { stated_ = book()->keep(optimizer_statements<Rule>(options, where)); }
+    if (stated_ != nullptr) { stated_ = book()->keep(optimizer_statements(options, where)); }
     options_ = options;
     given_rate_ = options.learning_rate;
     write(chosen.span());
 }
 
-template <class Rule>
-void OptimizerNumbers<Rule>::set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices,
-                                              SourceLocation where) {
+inline void OptimizerNumbers::set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices,
+                                               SourceLocation where) {
     require_options(options_, std::span<const ParamGroup>(param_groups), where);
     const auto chosen = chosen_options(options_, std::span<const ParamGroup>(param_groups), where);
     List<StatementsHandle> kept = choices_;
@@ -306,10 +295,9 @@ void OptimizerNumbers<Rule>::set_param_groups(std::vector<ParamGroup> param_grou
     write(chosen.span());
 }
 
-template <class Rule>
-StatementHash OptimizerNumbers<Rule>::begin_step(StatedStep step, LossScaleState* loss_scale,
-                                                 const ClipCoefficient& coefficient, const StepShare& share,
-                                                 SourceLocation where) {
+inline StatementHash OptimizerNumbers::begin_step(StatedStep step, LossScaleState* loss_scale,
+                                                  const ClipCoefficient& coefficient, const StepShare& share,
+                                                  SourceLocation where) {
     if (share.before == 0) { rank_->compare_calls(where); }
     step.number = ++steps_;
     step.learning_rate = options_.learning_rate;
@@ -323,4 +311,4 @@ StatementHash OptimizerNumbers<Rule>::begin_step(StatedStep step, LossScaleState
     return step.update_hash();
 }
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD

@@ -47,12 +47,8 @@ constexpr void validate_ranges(const typename Rule::Options& options, ElementTyp
 /// The same, and what a rule's own `validate` says of options together.
 template <class Rule>
 void validate_options(const typename Rule::Options& options, ElementType arithmetic, SourceLocation where) {
-    if constexpr (requires { Rule::validate(options, arithmetic, where); }) {
-        Rule::validate(options, arithmetic, where);
-    } else {
-        if constexpr (rules::StatesRanges<Rule>) { validate_ranges<Rule>(options, arithmetic, where); }
-        if constexpr (requires { validate(options, where); }) { validate(options, where); }
-    }
+    if constexpr (rules::StatesRanges<Rule>) { validate_ranges<Rule>(options, arithmetic, where); }
+    if constexpr (requires { validate(options, where); }) { validate(options, where); }
 }
 
 }  // namespace shardkit::detail

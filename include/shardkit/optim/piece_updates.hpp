@@ -17,7 +17,6 @@
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/stored_elements.hpp>
-#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/optim/offloaded_updates.hpp>
@@ -29,51 +28,6 @@
 // Updates of offloaded groups with a rule that is a value, piece by piece.
 
 namespace shardkit::detail SHARDKIT_BUILD {
-
-/// Returns a group's update without the gradient, which may lie in a leased buffer. What it reads of the step lies in
-/// the engine's memory or on the host.
-inline AnyUpdateWork work_at_rest(const TrainedGroup<AnyRule>& each, const AnyRuleUpdate* updates,
-                                  const std::uint64_t* steps, const std::uint32_t* skip) {
-    auto& parameters = each.state->parameters();
-    const GroupGeometry& geometry = each.state->geometry();
-    const bool keeps_master = geometry.keeps_master();
-    const StoredElements gathered = parameters.gather_source();
-    const StoredElements master = keeps_master ? parameters.master() : gathered;
-    const auto& rounding = geometry.stochastic_rounding;
-    AnyUpdateWork work{
-        .rule = each.group->beginning().rule,
-        .conversions = &each.state->elements().on_host,
-        .load_gradients = each.state->elements().on_host.load_sums,
-        .ranges = each.group->ranges(),
-        .updates = updates,
-        .skip = skip,
-        .count = master.size(),
-        .arithmetic = geometry.arithmetic(),
-        .updated = master.type(),
-        .gathers = gathered.type(),
-        .gradients = each.state->elements().reduction,
-        .codes = geometry.sizes.codes,
-        .rounds = rounding.has_value(),
-        .master = master.data(),
-        .gathered = keeps_master ? gathered.data() : nullptr,
-        .rest = parameters.rest().data(),
-        .scales = keeps_master ? parameters.updated_scales().data() : nullptr,
-        .seed = rounding ? rounding->seed : 0,
-        .state_seed = each.group->state_seed(),
-        .steps = steps,
-        .format = each.group->beginning().rule->states().format,
-        .state_count = each.group->states_used(),
-    };
-    std::copy_n(each.group->state_spans(), work.state_count, work.states.begin());
-    return work;
-}
-/// Returns it with the gradient.
-inline AnyUpdateWork work_in_step(const TrainedGroup<AnyRule>& each, const AnyRuleUpdate* updates,
-                                  const std::uint32_t* skip) {
-    AnyUpdateWork work = work_at_rest(each, updates, each.steps, skip);
-    work.gradient = each.group->gradient(*each.state).data();
-    return work;
-}
 
 /// The update of a piece of a group, with copies of what it reads.
 class PieceUpdate {
@@ -137,21 +91,19 @@ class PieceUpdate {
 /// What updates of offloaded groups share: their pieces, and the copies of one step.
 class PieceUpdates {
   protected:
-    using Listed = TrainedGroup<AnyRule>;
-    using Table = UpdateTable<AnyRule, float>;
-    using Place = typename OffloadPlaces<Listed>::Place;
+    using Place = typename OffloadPlaces<TrainedGroup>::Place;
 
-    PieceUpdates(Rank& rank, const OffloadPlaces<Listed>& places, engine::LinkWay fetches)
+    PieceUpdates(Rank& rank, const OffloadPlaces<TrainedGroup>& places, engine::LinkWay fetches)
         : rank_(rank), places_(places), copies_(rank, fetches) {}
 
     IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
-    static PieceUpdate piece_of(const Listed& each, const AnyUpdateWork& whole, std::size_t piece,
+    static PieceUpdate piece_of(const TrainedGroup& each, const AnyUpdateWork& whole, std::size_t piece,
                                 std::span<const rules::UpdateRange> ranges) {
         return PieceUpdate(whole, each.group->pieces()[piece], ranges);
     }
 
     Rank& rank_;
-    OffloadPlaces<Listed> places_;
+    OffloadPlaces<TrainedGroup> places_;
     OrderedCopies copies_;
 };
 
@@ -164,20 +116,18 @@ class DevicePieces : PieceUpdates {
     using Base::copies_;
     using Base::places_;
     using Base::rank_;
-    using typename Base::Listed;
     using typename Base::Place;
-    using typename Base::Table;
 
   public:
     static constexpr Offload way = Offload::states;
 
-    DevicePieces(Rank& rank, const OffloadPlaces<Listed>& places)
+    DevicePieces(Rank& rank, const OffloadPlaces<TrainedGroup>& places)
         : Base(rank, places, engine::LinkWay::to_device), slots_(rank.kept<OffloadSlots>()) {}
 
-    void run(const Table& table, const std::uint32_t* skip) {
+    void run(const UpdateTable& table, const std::uint32_t* skip) {
         const Stream compute = rank_.compute_stream();
         const auto in_slot = [&](const Place& place, std::size_t slot) {
-            const Listed& each = places_[place];
+            const TrainedGroup& each = places_[place];
             const AnyUpdateWork whole = work_in_step(each, table.updates(), skip);
             PieceUpdate piece = Base::piece_of(each, whole, place.piece, each.group->ranges());
             piece.use(slots_[slot]);
@@ -213,18 +163,16 @@ class HostPieces : PieceUpdates {
     using Base::elements;
     using Base::places_;
     using Base::rank_;
-    using typename Base::Listed;
     using typename Base::Place;
-    using typename Base::Table;
 
   public:
     static constexpr Offload way = Offload::update;
 
-    HostPieces(Rank& rank, const OffloadPlaces<Listed>& places)
+    HostPieces(Rank& rank, const OffloadPlaces<TrainedGroup>& places)
         : Base(rank, places, engine::LinkWay::to_host), slots_(rank.kept<HostSlots>()) {}
 
     /// Makes the calls of a group that is updated on the host.
-    static void make_calls(Rank& rank, const Listed& each, const Table& table) {
+    static void make_calls(Rank& rank, const TrainedGroup& each, const UpdateTable& table) {
         auto& calls = each.group->offloaded().host_calls;
         calls.clear();
         const auto& slots = rank.kept<HostSlots>();
@@ -240,11 +188,11 @@ class HostPieces : PieceUpdates {
         }
     }
 
-    void run(const Table& table, const std::uint32_t* skip) {
+    void run(const UpdateTable& table, const std::uint32_t* skip) {
         const Stream host = rank_.world().host_stream();
         table.copy_to_host(rank_, skip);
         const auto fetch = [&](const Place& next, std::size_t slot) {
-            const Listed& each = places_[next];
+            const TrainedGroup& each = places_[next];
             if (next.piece == 0) {
                 each.state->gradients().wait();
                 copies_.fetch_behind(rank_.compute_stream().record());
@@ -256,7 +204,7 @@ class HostPieces : PieceUpdates {
             });
         };
         places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
-            const Listed& each = places_[now];
+            const TrainedGroup& each = places_[now];
             host.wait(copies_.fetched(slot));
             host.call_on_host([](void* call) { (*static_cast<std::function<void()>*>(call))(); },
                               &each.group->offloaded().host_calls[2 * now.piece + slot]);
@@ -275,7 +223,7 @@ class HostPieces : PieceUpdates {
         std::span<std::byte> parameters;
         std::span<std::byte> gradient;
 
-        Slot(std::span<std::byte> slot, const Listed& of, std::size_t size)
+        Slot(std::span<std::byte> slot, const TrainedGroup& of, std::size_t size)
             : parameters(slot.first(size * size_of(of.state->elements().gather))),
               gradient(slot.subspan(round_up(parameters.size(), piece_alignment),
                                     size * size_of(of.state->elements().reduction))) {}
@@ -292,21 +240,20 @@ class HostPieces : PieceUpdates {
 };
 
 template <class Way>
-void run_pieces(std::span<const TrainedGroup<AnyRule>> groups, Rank& rank, const UpdateTable<AnyRule, float>& table,
+void run_pieces(std::span<const TrainedGroup> groups, Rank& rank, const UpdateTable& table,
                 const std::uint32_t* skip) {
-    const OffloadPlaces<TrainedGroup<AnyRule>> places(groups, Way::way);
+    const OffloadPlaces<TrainedGroup> places(groups, Way::way);
     if (!places.ends(places.first())) { Way(rank, places).run(table, skip); }
 }
 /// Makes one step of those of the listed groups that are offloaded.
-inline void run_offloaded(std::span<const TrainedGroup<AnyRule>> groups, Rank& rank,
-                          const UpdateTable<AnyRule, float>& table, const std::uint32_t* skip) {
+inline void run_offloaded(std::span<const TrainedGroup> groups, Rank& rank, const UpdateTable& table,
+                          const std::uint32_t* skip) {
     run_pieces<DevicePieces>(groups, rank, table, skip);
     run_pieces<HostPieces>(groups, rank, table, skip);
 }
 /// Makes the calls of those that are updated on the host.
-inline void make_host_calls(std::span<const TrainedGroup<AnyRule>> groups, Rank& rank,
-                            const UpdateTable<AnyRule, float>& table) {
-    for (const TrainedGroup<AnyRule>& each : groups) {
+inline void make_host_calls(std::span<const TrainedGroup> groups, Rank& rank, const UpdateTable& table) {
+    for (const TrainedGroup& each : groups) {
         if (!each.group->offloaded().host_ranges.empty()) { HostPieces::make_calls(rank, each, table); }
     }
 }

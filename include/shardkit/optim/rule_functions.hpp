@@ -33,20 +33,62 @@
 
 namespace shardkit::detail {
 
+/// Returns what a rule is called; without a name, a text of those of its states.
+template <class Rule>
+std::string name_of_rule() {
+    if constexpr (requires { std::string_view(Rule::name); }) {
+        return std::string(Rule::name);
+    } else {
+        std::string text = "one with";
+        for (const std::string_view state : Rule::state_names) { append(text, " ", state); }
+        return Rule::state_names.empty() ? "one without states" : text;
+    }
+}
+
+/// Returns names and texts of what an optimizer states beside its name and each step's learning rate: its other
+/// hyper-parameters as far as they have the names of a ParamGroup's, or ranges.
+template <class Rule>
+std::vector<std::pair<std::string, std::string>> statements_of(const typename Rule::Options& options) {
+    std::vector<std::pair<std::string, std::string>> stated;
+    const auto add = [&](std::string_view name, double value) {
+        for (const auto& one : stated) {
+            if (one.first == name) { return; }
+        }
+        stated.emplace_back(name, number_text(value));
+    };
+    if constexpr (requires { static_cast<unsigned>(options.rule); }) {
+        stated.emplace_back("momentum rule", concat("number ", static_cast<unsigned>(options.rule)));
+    }
+    if constexpr (requires { static_cast<unsigned>(options.scale); }) {
+        stated.emplace_back("scale", concat("number ", static_cast<unsigned>(options.scale)));
+    }
+    for_each_own(ParamGroup{}, [&](std::string_view name, const auto& /*given*/, auto member) {
+        if constexpr (std::is_invocable_v<decltype(member), const typename Rule::Options&>) {
+            add(name, member(options));
+        }
+    });
+    add("weight_decay", options.weight_decay);
+    if constexpr (rules::StatesRanges<Rule>) {
+        for (const auto& option : Rule::ranges) {
+            if (option.name != "learning_rate") { add(option.name, options.*option.member); }
+        }
+    }
+    return stated;
+}
+
 template <auto Member, class Progress>
 constexpr double& product_of(Progress& progress) noexcept {
     return progress.*Member;
 }
-/// What an AnyRule does that is a `Rule`, where kernels run.
+/// What begins updates of a `Rule`, where kernels run.
 template <class Rule>
 struct BeginsAs {
-    template <class Options>
-    static constexpr void begin(AnyProgress& any, const ChosenOptions<Options>& given,
-                                const ChosenOptions<Options>& own, double scale, AnyRuleUpdate& update) {
+    static constexpr void begin(AnyProgress& any, const ChosenOptions& given, const ChosenOptions& own, double scale,
+                                AnyRuleUpdate& update) {
         typename Rule::Progress progress;
         progress.steps = static_cast<decltype(progress.steps)>(any.steps);
         for_each_product(progress, any, [](double& its, double& as_any) { its = as_any; });
-        auto options = given.options.template as<typename Rule::Options>();
+        auto options = given.options.as<typename Rule::Options>();
         using Rate = decltype(options.learning_rate);
         options.learning_rate = static_cast<Rate>(own.options.learning_rate);
         Rule::advance(progress, options);
@@ -79,7 +121,7 @@ struct BeginsAs {
 };
 /// Begins updates of a rule on a device, of a step of any precisions.
 template <class Rule>
-using BeginUpdatesAs = BeginUpdates<AnyRule, float, BeginsAs<Rule>>;
+using BeginUpdatesAs = BeginUpdates<BeginsAs<Rule>>;
 
 /// Calls f(std::integral_constant) of a number of states, if it is one that an update takes. Returns whether it is.
 template <class Update, class A, std::size_t... N, class F>
@@ -255,18 +297,18 @@ class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
     using Options = typename Rule::Options;
     using Progress = typename Rule::Progress;
 
-    std::string name(const AnyOptions& options) const override { return name_of_rule<Rule>(options.as<Options>()); }
+    std::string name() const override { return name_of_rule<Rule>(); }
     RuleKind kind() const override {
         return rules::MatrixRule<Rule>     ? RuleKind::matrices
                : rules::FactoredRule<Rule> ? RuleKind::sums
                                            : RuleKind::elements;
     }
-    StateKind states() const override { return state_kind<Rule>({}); }
+    StateKind states() const override { return state_kind<Rule>(); }
     std::string_view state_name(std::size_t state) const override { return Rule::state_names[state]; }
     std::size_t state_count(const AnyOptions& options) const override {
         return Rule::state_count(options.as<Options>());
     }
-    bool takes(std::size_t states) const override { return takes_states<Rule>(Options{}, states); }
+    bool takes(std::size_t states) const override { return takes_states<Rule>(states); }
     void validate(const AnyOptions& options, ElementType arithmetic, SourceLocation where) const override {
         validate_options<Rule>(options.as<Options>(), arithmetic, where);
     }
@@ -281,17 +323,25 @@ class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
         const Progress none{};
         AnyProgress any{this, arithmetic, none.steps};
         std::size_t i = 0;
-        for_each_product<Rule>(none, [&](auto, double product) { any.products[i++] = product; });
+        if constexpr (requires { Rule::products; }) {
+            for (const auto& product : Rule::products) { any.products[i++] = none.*product.member; }
+        }
         return any;
     }
-    List<GroupProgress::Number> numbers() const override { return progress_numbers<Rule>(Progress{}); }
-    void begin(AnyProgress& progress, const ChosenOptions<AnyOptions>& given, const ChosenOptions<AnyOptions>& own,
-               double scale, AnyRuleUpdate& update) const override {
+    List<GroupProgress::Number> numbers() const override {
+        List<GroupProgress::Number> numbers{{"steps", false}};
+        if constexpr (requires { Rule::products; }) {
+            for (const auto& product : Rule::products) { numbers.push_back({product.name, true}); }
+        }
+        return numbers;
+    }
+    void begin(AnyProgress& progress, const ChosenOptions& given, const ChosenOptions& own, double scale,
+               AnyRuleUpdate& update) const override {
         BeginsAs<Rule>::begin(progress, given, own, scale, update);
     }
     void begin(const Stream& stream, const BeginStep* first, std::uint64_t groups,
-               const BeginUpdates<AnyRule, float>& work) const override {
-        Loops::give_works(stream, first, groups, BeginUpdatesAs<Rule>{work.by<BeginsAs<Rule>>()});
+               const StepTables& work) const override {
+        Loops::give_works(stream, first, groups, BeginUpdatesAs<Rule>{work});
     }
 };
 template <class Rule, class Loops>

@@ -46,10 +46,8 @@ struct StateKind {
     void (*require)(const GroupGeometry& group, std::span<const char> of, SourceLocation where) = nullptr;
 };
 template <class Rule>
-StateKind state_kind(const typename Rule::Options& options) {
-    if constexpr (requires { Rule::state_kind(options); }) {
-        return Rule::state_kind(options);
-    } else if constexpr (StorageOf<Rule>::type::format == StateFormat::block8) {
+StateKind state_kind() {
+    if constexpr (StorageOf<Rule>::type::format == StateFormat::block8) {
         return {StateFormat::block8, squares_of<Rule>(), &require_blocks};
     } else {
         return {StorageOf<Rule>::type::format, squares_of<Rule>()};

@@ -2,30 +2,95 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_frame.hpp>
 
 // Defines the members of Optimizer that update groups in the backward pass.
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_BUILD {
 
-inline void Optimizer::refuse_all_gradients(std::string_view verb, const StepOptions& options, SourceLocation where) {
-    if (options.max_norm == unlimited && options.loss_scale == nullptr) { return; }
-    throw_usage_error(
-        where, "optimizer ", verb, ": ",
-        options.loss_scale != nullptr ? std::string("a loss scale")
-                                      : detail::concat("max_norm ", detail::number_text(options.max_norm)),
-        " needs the gradients of all groups before the first update, and a step in backward updates each "
-        "group behind its own reduction; expected one of both");
-}
+/// Those of an Optimizer of one rule.
+class UpdatesOfOptimizer final : public UpdatesInBackward {
+  public:
+    /// Begins a step.
+    void begin(Optimizer& optimizer, OptimizerFrame& frame, const StatedStep& stated, SourceLocation where) {
+        optimizer_ = &optimizer;
+        frame_ = &frame;
+        optimizer.backward_ = {frame.begin_backward(stated, where), stated.divisor, where};
+    }
+    static void refuse_all_gradients(std::string_view verb, const StepOptions& options, SourceLocation where) {
+        if (options.max_norm == unlimited && options.loss_scale == nullptr) { return; }
+        throw_usage_error(where, "optimizer ", verb, ": ",
+                          options.loss_scale != nullptr ? std::string("a loss scale")
+                                                        : concat("max_norm ", number_text(options.max_norm)),
+                          " needs the gradients of all groups before the first update, and a step in backward "
+                          "updates each group behind its own reduction; expected one of both");
+    }
+
+  private:
+    void check_group(const Group& group, SourceLocation where) const override {
+        if (group.trainable()) { group.begin_update(where); }
+    }
+    void update_group(Group& group, SourceLocation where) override {
+        optimizer_->require_here(where);
+        std::size_t number = 0;
+        for (const Group& each : Access::each(optimizer_->model_, where)) {
+            if (&each == &group) { break; }
+            ++number;
+        }
+        group.announce_update(where);
+        group.end_update(optimizer_->backward_->stated, hash_of(frame_->choices(number)), where);
+        flush();
+        optimizer_->backward_->left = &group;
+    }
+    void flush() override {
+        if (optimizer_->backward_->left == nullptr) { return; }
+        Group& group = *std::exchange(optimizer_->backward_->left, nullptr);
+        frame_->run_alone(group);
+        group.gradients().release();
+    }
+    // Groups that take part in a backward pass live, so that walking them throws nothing.
+    // NOLINTNEXTLINE(bugprone-exception-escape)
+    void end_backward(BackwardUpdates::End end) noexcept override {
+        const SourceLocation where = optimizer_->backward_->where;
+        optimizer_->backward_.reset();
+        if (end == BackwardUpdates::End::complete) { return; }
+        for (Group& group : Access::each(optimizer_->model_, where)) {
+            if (group.step().updated()) { frame_->tear(group, TornValues::step, where); }
+        }
+    }
+    void close(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) override {
+        refuse_all_gradients("step", options, where);
+        static_cast<void>(rank_of(optimizer_->model_, where));
+        const double divisor = divisor_of(optimizer_->model_, options.divisor, where);
+        const auto& begun = *optimizer_->backward_;
+        if (divisor != begun.divisor) {
+            throw_usage_error(where, "optimizer step: a divisor of ", number_text(divisor),
+                              ", and step_in_backward at ", begun.where.file, ":", begun.where.line, " gave ",
+                              number_text(begun.divisor), "; expected the same");
+        }
+        const StepScope closed = Access::finish(std::move(accumulation), where);
+    }
+
+    Optimizer* optimizer_ = nullptr;
+    OptimizerFrame* frame_ = nullptr;
+};
+
+}  // namespace shardkit::detail SHARDKIT_BUILD
+
+namespace shardkit SHARDKIT_BUILD {
 
 inline void Optimizer::step_in_backward(Accumulation& accumulation, const StepOptions& options,
                                         SourceLocation where) {
+    using Updates = detail::UpdatesOfOptimizer;
     require_between_steps("step_in_backward", where);
-    refuse_all_gradients("step_in_backward", options, where);
+    Updates::refuse_all_gradients("step_in_backward", options, where);
     if (detail::Access::backward(accumulation).get() != nullptr) {
         detail::Group::refuse_use(
             where, "optimizer step_in_backward: another optimizer updates the groups of this accumulation already");
@@ -46,58 +111,10 @@ inline void Optimizer::step_in_backward(Accumulation& accumulation, const StepOp
     }
     detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);
     stated.max_norm = unlimited;
-    backward_ = Backward{begin_backward(stated, where), stated.divisor, where};
+    if (in_backward_ == nullptr) { in_backward_ = std::make_unique<Updates>(); }
+    static_cast<Updates&>(*in_backward_).begin(*this, alone("step_in_backward", where), stated, where);
     for (detail::Group& group : detail::Access::each(groups, where)) { group.step().update_in_backward(); }
-    detail::Access::backward(accumulation).begin(*this);
-}
-
-inline void Optimizer::update_group(detail::Group& group, SourceLocation where) {
-    require_here(where);
-    std::size_t number = 0;
-    for (const detail::Group& each : detail::Access::each(model_, where)) {
-        if (&each == &group) { break; }
-        ++number;
-    }
-    group.announce_update(where);
-    group.end_update(backward_->stated, hash_of(choices(number)), where);
-    flush();
-    backward_->left = &group;
-}
-
-inline void Optimizer::flush() {
-    if (backward_->left == nullptr) { return; }
-    detail::Group& group = *std::exchange(backward_->left, nullptr);
-    run_alone(group);
-    group.gradients().release();
-}
-
-// Groups that take part in a backward pass live, so that walking them throws nothing.
-// NOLINTNEXTLINE(bugprone-exception-escape)
-inline void Optimizer::end_backward(detail::BackwardUpdates::End end) noexcept {
-    const SourceLocation where = backward_->where;
-    backward_.reset();
-    if (end == detail::BackwardUpdates::End::complete) { return; }
-    for (detail::Group& group : detail::Access::each(model_, where)) {
-        if (group.step().updated()) { tear(group, detail::TornValues::step, where); }
-    }
-}
-
-inline GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const StepOptions& options,
-                                            SourceLocation where) {
-    if (detail::Access::backward(accumulation).get() != this) {
-        detail::Group::refuse_use(
-            where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
-    }
-    refuse_all_gradients("step", options, where);
-    static_cast<void>(detail::rank_of(model_, where));
-    const double divisor = detail::divisor_of(model_, options.divisor, where);
-    if (divisor != backward_->divisor) {
-        throw_usage_error(where, "optimizer step: a divisor of ", detail::number_text(divisor),
-                          ", and step_in_backward at ", backward_->where.file, ":", backward_->where.line, " gave ",
-                          detail::number_text(backward_->divisor), "; expected the same");
-    }
-    const detail::StepScope closed = detail::Access::finish(std::move(accumulation), where);
-    return detail::Access::make<GlobalNorm>();
+    detail::Access::backward(accumulation).begin(*in_backward_);
 }
 
 }  // namespace shardkit SHARDKIT_BUILD

@@ -223,7 +223,7 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
         return fnv.hash;
     };
     std::vector<std::pair<std::string, std::uint64_t>> numbers;
-    for (Optimizer* const part : Access::parts(optimizer)) {
+    for (OptimizerFrame* const part : Access::parts(optimizer)) {
         const auto progress = Access::progress(*part, where);
         std::size_t next = 0;
         for (const auto& of : Access::held(*part, where)) {

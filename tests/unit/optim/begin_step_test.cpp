@@ -2,17 +2,20 @@
 // The scalars of a step, which engines compute where their kernels read them.
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -70,50 +73,60 @@ TEST_CASE("BeginStep: divides by the loss scale as it was, then adapts it; skips
 
 TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped step counts nothing") {
     // The learning rate is that of the first; the betas are each one's.
-    const std::vector<sk::detail::ChosenOptions<sk::AdamWOptions>> options{
-        {1, {.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25}},
-        {2, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}},
-        {4, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}},
-        {1, {.learning_rate = 9, .beta1 = 0.25, .beta2 = 0.5, .weight_decay = 0}}};
-    std::vector<sk::detail::ParameterHypers<sk::rules::AdamWRule>> choices{{0}, {1}, {2}, {3}};
-    std::vector<sk::rules::AdamWUpdate<double>> updates(4);
+    using Rule = sk::rules::AdamWRule;
+    const auto& rule = sk::detail::functions_of<Rule, sk::host::AnyKernels::Loops>;
+    const auto chosen = [&](double scale, const sk::AdamWOptions& its) {
+        return sk::detail::ChosenOptions{scale, {&rule, its}};
+    };
+    const std::vector<sk::detail::ChosenOptions> options{
+        chosen(1, {.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25}),
+        chosen(2, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}),
+        chosen(4, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}),
+        chosen(1, {.learning_rate = 9, .beta1 = 0.25, .beta2 = 0.5, .weight_decay = 0})};
+    const sk::detail::RuleFunctions& functions = rule;
+    std::vector<sk::detail::ParameterHypers> choices;
+    for (std::uint64_t i = 0; i < 4; ++i) { choices.push_back({i, functions.beginning(sk::ElementType::fp64)}); }
+    std::vector<sk::detail::AnyRuleUpdate> made(4);
+    const auto updates = [&](std::size_t i) -> const sk::rules::AdamWUpdate<double>& {
+        return *reinterpret_cast<const sk::rules::AdamWUpdate<double>*>(made[i].bytes);
+    };
     std::vector<sk::detail::GroupUpdates> groups{{0, 2}, {2, 2}};
-    const sk::rules::AdamWRule::Progress& progress = choices[0].progress;
+    const sk::detail::AnyProgress& progress = choices[0].progress;
     sk::detail::StepScalars scalars{0.125, 0};
-    const sk::detail::BeginUpdates<sk::rules::AdamWRule, double> updates_begin{
-        &scalars, options.data(), groups.data(), choices.data(), updates.data()};
+    const sk::detail::BeginUpdatesAs<Rule> updates_begin{
+        {&scalars, options.data(), groups.data(), choices.data(), made.data()}};
     const auto begin = [&] { updates_begin(0); };
     begin();
     CHECK(progress.steps == 1);
-    CHECK(progress.beta1_power == 0.5);
+    CHECK(progress.products[0] == 0.5);
     CHECK(groups[0].steps == 1);
     CHECK(choices[1].progress.steps == 1);
     CHECK(groups[1].steps == 0);
-    CHECK(updates[2].step_size == 0);
+    CHECK(updates(2).step_size == 0);
     updates_begin(1);
     CHECK(progress.steps == 1);
     CHECK(groups[1].steps == 1);
-    CHECK(updates[2].step_size == 4);
-    CHECK(choices[3].progress.beta1_power == 0.25);
-    CHECK(updates[3].beta2 == 0.5);
-    CHECK(updates[3].step_size == 0.5 / 0.75);
-    CHECK(updates[2].decay == 1);
-    CHECK(updates[0].decay == 0.875);
-    CHECK(updates[0].step_size == 1);
-    CHECK(updates[0].gradient_scale == sk::rules::Factor<double>(0.125));
-    CHECK(updates[1].decay == 1);
-    CHECK(updates[1].step_size == 2);
-    CHECK(updates[1].inverse_root == 2);
+    CHECK(updates(2).step_size == 4);
+    CHECK(choices[3].progress.products[0] == 0.25);
+    CHECK(updates(3).beta2 == 0.5);
+    CHECK(updates(3).step_size == 0.5 / 0.75);
+    CHECK(updates(2).decay == 1);
+    CHECK(updates(0).decay == 0.875);
+    CHECK(updates(0).step_size == 1);
+    CHECK(updates(0).gradient_scale == sk::rules::Factor<double>(0.125));
+    CHECK(updates(1).decay == 1);
+    CHECK(updates(1).step_size == 2);
+    CHECK(updates(1).inverse_root == 2);
     begin();
     CHECK(progress.steps == 2);
-    CHECK(progress.beta2_power == 0.5625);
-    CHECK(updates[1].step_size == 1 / 0.75);
+    CHECK(progress.products[1] == 0.5625);
+    CHECK(updates(1).step_size == 1 / 0.75);
 
     scalars = {1, 1};
-    const auto before = updates[0].gradient_scale;
+    const auto before = updates(0).gradient_scale;
     begin();
     CHECK(progress.steps == 2);
-    CHECK(updates[0].gradient_scale == before);
+    CHECK(updates(0).gradient_scale == before);
 }
 
 TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {

@@ -152,7 +152,7 @@ static_assert(sk::rules::UpdateOf<OwnUpdate<float>, float, 3> && !sk::rules::Upd
 
 // Rules share one frame.
 template <class Optimizer>
-constexpr bool shares_frame = std::is_base_of_v<sk::detail::OptimizerFrame<sk::detail::AnyRule>, Optimizer>;
+constexpr bool shares_frame = std::is_base_of_v<sk::detail::OptimizerFrame, Optimizer>;
 static_assert(shares_frame<sk::AdamW> && shares_frame<sk::SGD> && shares_frame<Own>);
 // What a small group's update costs beside its elements.
 static_assert(sizeof(sk::detail::AnyUpdateWork) <= 240 && sizeof(sk::detail::AnyProgress) <= 64);

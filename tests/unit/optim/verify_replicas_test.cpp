@@ -245,7 +245,7 @@ void check_told(const std::string& what, const Spoil& spoil) {
 
 TEST_CASE("numbers that every rank holds are compared too: step counts, hyper-parameters, the loss scale") {
     check_told("'layer' count of steps", [](auto& trainer, auto& /*loss_scale*/) {
-        sk::Optimizer& any = trainer.optimizer;
+        sk::detail::OptimizerFrame& any = trainer.optimizer;
         const sk::SourceLocation where = sk::SourceLocation::current();
         auto progress = sk::detail::Access::progress(any, where);
         sk::detail::GroupProgress& once = progress.front();

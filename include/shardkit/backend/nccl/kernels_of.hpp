@@ -131,8 +131,7 @@ template <class Rule>
 constexpr auto begin_kernels() {
     namespace of = shardkit::detail;
     using Begin = of::BeginUpdatesAs<Rule>;
-    return KernelList<engine::RunFirst<of::BeginStep, Begin>>{} + EachPer<Begin>{} +
-           OncePer<of::SetOptions<of::AnyOptions>>{};
+    return KernelList<engine::RunFirst<of::BeginStep, Begin>>{} + EachPer<Begin>{} + OncePer<of::SetOptions>{};
 }
 
 /// Those of the steps of groups with a Precision with an optimizer of Rule.

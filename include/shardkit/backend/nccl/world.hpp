@@ -41,6 +41,7 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/optim/device_launches.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/recorder/record_files.hpp>

@@ -25,6 +25,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/device_launches.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/rank/rank.hpp>
