@@ -22,50 +22,17 @@
 
 // Defines the functions of interface.hpp, but for optimizers.
 
-namespace shardkit::detail::compiled_form {
-void append_joined(std::string& text, const Piece* pieces, std::size_t count) {
-    shardkit::detail::append_joined(text, pieces, count);
-}
-std::string joined(const Piece* pieces, std::size_t count) { return shardkit::detail::joined(pieces, count); }
-void throw_argument(SourceLocation where, const Piece* pieces, std::size_t count) {
-    shardkit::detail::throw_argument(where, pieces, count);
-}
-void throw_usage(SourceLocation where, const Piece* pieces, std::size_t count) {
-    shardkit::detail::throw_usage(where, pieces, count);
-}
-void throw_file(std::string_view path, SourceLocation where, const Piece* pieces, std::size_t count) {
-    shardkit::detail::throw_file(path, where, pieces, count);
-}
-}  // namespace shardkit::detail::compiled_form
-
-namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
-namespace compiled_form {  // in which files of the compiled form have their names
-void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors, SourceLocation where) {
-    shardkit::detail::check_tensors(path, tensors, where);
-}
-}  // namespace compiled_form
-}  // namespace SHARDKIT_CHECKED_BUILD
-
-namespace shardkit::detail {
-namespace {
-template <class... T>
-void reduce_number(Rank& rank, const Communicator& comm, ReduceOp op, ElementType type, void* value,
-                   SourceLocation where) {
-    const auto as = [&]<class One>(std::type_identity<One>) {
-        if (type == element_type_of<One>) {
-            One& number = *static_cast<One*>(value);
-            number = all_reduce_value(rank, comm, number, op, where);
-        }
-    };
-    (as(std::type_identity<T>{}), ...);
-}
-}  // namespace
-void all_reduce_number(Rank& rank, const Communicator& comm, ReduceOp op, ElementType type, void* number,
-                       SourceLocation where) {
-    reduce_number<double, float, bf16, fp16, std::int64_t, std::uint64_t, std::int32_t, std::uint32_t, std::uint8_t>(
-        rank, comm, op, type, number, where);
-}
-}  // namespace shardkit::detail
+namespace shardkit SHARDKIT_FACE {
+template double all_reduce_value(Rank&, const Communicator&, double, ReduceOp, SourceLocation);
+template float all_reduce_value(Rank&, const Communicator&, float, ReduceOp, SourceLocation);
+template bf16 all_reduce_value(Rank&, const Communicator&, bf16, ReduceOp, SourceLocation);
+template fp16 all_reduce_value(Rank&, const Communicator&, fp16, ReduceOp, SourceLocation);
+template std::int64_t all_reduce_value(Rank&, const Communicator&, std::int64_t, ReduceOp, SourceLocation);
+template std::uint64_t all_reduce_value(Rank&, const Communicator&, std::uint64_t, ReduceOp, SourceLocation);
+template std::int32_t all_reduce_value(Rank&, const Communicator&, std::int32_t, ReduceOp, SourceLocation);
+template std::uint32_t all_reduce_value(Rank&, const Communicator&, std::uint32_t, ReduceOp, SourceLocation);
+template std::uint8_t all_reduce_value(Rank&, const Communicator&, std::uint8_t, ReduceOp, SourceLocation);
+}  // namespace SHARDKIT_FACE
 
 namespace shardkit::host::detail SHARDKIT_CHECKED_BUILD {
 const Reducer& core_reducer(ElementType in, ElementType out) noexcept {

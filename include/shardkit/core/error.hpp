@@ -96,27 +96,35 @@ class FileError : public std::runtime_error {
     SourceLocation where_;
 };
 
-namespace detail {
+}  // namespace shardkit
 
-#ifdef SHARDKIT_COMPILED
-inline namespace compiled_form {
-/// The same in the core.
+namespace shardkit::detail SHARDKIT_FACE {
+
 [[noreturn]] void throw_argument(SourceLocation where, const Piece* pieces, std::size_t count);
 [[noreturn]] void throw_usage(SourceLocation where, const Piece* pieces, std::size_t count);
 [[noreturn]] void throw_file(std::string_view path, SourceLocation where, const Piece* pieces, std::size_t count);
-}  // namespace compiled_form
-#else
-[[noreturn, gnu::cold]] inline void throw_argument(SourceLocation where, const Piece* pieces, std::size_t count) {
+
+#ifndef SHARDKIT_COMPILED
+[[noreturn, gnu::cold]] SHARDKIT_CORE_INLINE void throw_argument(SourceLocation where, const Piece* pieces,
+                                                                 std::size_t count) {
     throw std::invalid_argument(concat(joined(pieces, count), " (", place(where), ")"));
 }
-[[noreturn, gnu::cold]] inline void throw_usage(SourceLocation where, const Piece* pieces, std::size_t count) {
+[[noreturn, gnu::cold]] SHARDKIT_CORE_INLINE void throw_usage(SourceLocation where, const Piece* pieces,
+                                                              std::size_t count) {
     throw UsageError(joined(pieces, count), where);
 }
-[[noreturn, gnu::cold]] inline void throw_file(std::string_view path, SourceLocation where, const Piece* pieces,
-                                               std::size_t count) {
+[[noreturn, gnu::cold]] SHARDKIT_CORE_INLINE void throw_file(std::string_view path, SourceLocation where,
+                                                             const Piece* pieces, std::size_t count) {
     throw FileError(std::string(path), joined(pieces, count), where);
 }
 #endif
+
+}  // namespace shardkit::detail SHARDKIT_FACE
+
+namespace shardkit {
+
+namespace detail {
+
 /// Throws FileError about the file at `path`, with a message made of `pieces`.
 template <class... Pieces>
 [[noreturn, gnu::always_inline]] inline void throw_file_error(std::string_view path, SourceLocation where,

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include <shardkit/detail/forms.hpp>
+
 namespace shardkit::detail {
 
 /// Returns a number with the fewest digits that identify it, for concat(), which takes texts and integers alone.
@@ -57,24 +59,29 @@ class Piece {
     unsigned long long value_;  ///< the text's length, or the number's magnitude
 };
 
-#ifdef SHARDKIT_COMPILED
-inline namespace compiled_form {
-/// The same in the core.
-void append_joined(std::string& text, const Piece* pieces, std::size_t count);
-std::string joined(const Piece* pieces, std::size_t count);
-}  // namespace compiled_form
-#else
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_FACE {
+
 /// Joins `count` pieces to one string. Compiled once, whatever the pieces are, as there are many messages, rarely
 /// made.
-[[gnu::cold]] inline void append_joined(std::string& text, const Piece* pieces, std::size_t count) {
+std::string joined(const Piece* pieces, std::size_t count);
+void append_joined(std::string& text, const Piece* pieces, std::size_t count);
+
+#ifndef SHARDKIT_COMPILED
+[[gnu::cold]] SHARDKIT_CORE_INLINE void append_joined(std::string& text, const Piece* pieces, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) { pieces[i].append_to(text); }
 }
-[[gnu::cold]] inline std::string joined(const Piece* pieces, std::size_t count) {
+[[gnu::cold]] SHARDKIT_CORE_INLINE std::string joined(const Piece* pieces, std::size_t count) {
     std::string text;
     append_joined(text, pieces, count);
     return text;
 }
 #endif
+
+}  // namespace shardkit::detail SHARDKIT_FACE
+
+namespace shardkit::detail {
 
 /// Joins texts and integers to one string, for error messages. For other numbers use number_text().
 template <class... Pieces>

@@ -4,32 +4,28 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/forms.hpp>
 #include <shardkit/param/parameter_record.hpp>
+
+namespace shardkit::detail SHARDKIT_FACE {
+/// Checks that tensors can be the parameters of the group at `path`: what Params and Shapes check, in part at compile
+/// time.
+/// @throws std::invalid_argument that names path and tensor, what was given and what was expected
+void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors, SourceLocation where);
+}  // namespace shardkit::detail SHARDKIT_FACE
+
 #ifndef SHARDKIT_COMPILED
 #include <cstddef>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/name_table.hpp>
 #include <shardkit/param/shapes.hpp>
-#endif
 
-#ifdef SHARDKIT_COMPILED
+namespace shardkit::detail SHARDKIT_FACE {
 
-namespace shardkit::detail SHARDKIT_BUILD {
-/// The same in the core.
-void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors, SourceLocation where);
-}  // namespace shardkit::detail SHARDKIT_BUILD
-
-#else
-
-namespace shardkit::detail {
-
-/// Checks that tensors can be the parameters of the group at `path`: what Params and Shapes check, in part at compile
-/// time.
-/// @throws std::invalid_argument that names path and tensor, what was given and what was expected
-inline void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors, SourceLocation where) {
+SHARDKIT_CORE_INLINE void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors,
+                                        SourceLocation where) {
     if (tensors.empty()) {
         throw_invalid_argument(where, "'", path, "': the list has no tensor, expected at least one");
     }
@@ -71,6 +67,5 @@ inline void check_tensors(std::string_view path, std::span<const ParameterRecord
     }
 }
 
-}  // namespace shardkit::detail
-
+}  // namespace shardkit::detail SHARDKIT_FACE
 #endif

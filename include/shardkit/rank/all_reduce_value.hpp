@@ -2,13 +2,14 @@
 #pragma once
 
 #include <span>
+#include <type_traits>
 
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/rank/rank.hpp>
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 /// Reduces one number of each rank of `comm` (a loss to print, a count of tokens) and returns the result.
 ///     const double loss = all_reduce_value(rank, loss_here) / rank.world_size();
@@ -19,15 +20,12 @@ template <Element T>
 T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op = ReduceOp::sum,
                    SourceLocation where = SourceLocation::current());
 /// The same over all ranks.
-template <Element T>
-T all_reduce_value(Rank& rank, T value, ReduceOp op = ReduceOp::sum,
-                   SourceLocation where = SourceLocation::current()) {
+template <class T>
+requires(!std::is_same_v<T, Communicator>) && Element<T> T
+    all_reduce_value(Rank& rank, T value, ReduceOp op = ReduceOp::sum,
+                     SourceLocation where = SourceLocation::current()) {
     return all_reduce_value(rank, rank.world(), value, op, where);
 }
-
-}  // namespace SHARDKIT_BUILD
-
-namespace shardkit SHARDKIT_FACE {
 
 /// Returns the sum of the numbers of all ranks of `comm`, exact until it is rounded once. So it is the same, to the
 /// last bit, for the same numbers (say the losses of a batch's samples), however many ranks have them, and in
@@ -45,23 +43,7 @@ inline double exact_sum(Rank& rank, std::span<const double> values,
 
 }  // namespace SHARDKIT_FACE
 
-#ifdef SHARDKIT_COMPILED
-namespace shardkit::detail {
-/// Reduces a number whose type is a value, in the core.
-void all_reduce_number(Rank& rank, const Communicator& comm, ReduceOp op, ElementType type, void* number,
-                       SourceLocation where);
-}  // namespace shardkit::detail
-
-namespace shardkit SHARDKIT_BUILD {
-
-template <Element T>
-T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op, SourceLocation where) {
-    detail::all_reduce_number(rank, comm, op, element_type_of<T>, &value, where);
-    return value;
-}
-
-}  // namespace SHARDKIT_BUILD
-#else
+#ifndef SHARDKIT_COMPILED
 #include <cstdint>
 
 #include <shardkit/backend/host/any_kernels.hpp>
@@ -81,7 +63,7 @@ struct ExactSumMemory {
 };
 }  // namespace shardkit::detail
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 template <Element T>
 T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op, SourceLocation where) {
@@ -92,10 +74,6 @@ T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op, S
     all_reduce_in_place(comm, op, memory, stream, where);
     return rank.read(memory.data());
 }
-
-}  // namespace SHARDKIT_BUILD
-
-namespace shardkit SHARDKIT_FACE {
 
 SHARDKIT_CORE_INLINE double exact_sum(Rank& rank, const Communicator& comm, std::span<const double> values,
                                       SourceLocation where) {
