@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <span>
@@ -45,7 +46,7 @@ class HostBuffer {
                 detail::concat("HostBuffer: ", size, " elements of ", sizeof(T), " bytes exceed the address space"));
         }
         data_ = static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{alignment}));
-        for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data() + i)) T{}; }
+        std::memset(static_cast<void*>(data_), 0, size * sizeof(T));
     }
 
     /// Takes placed memory, which it gives back at its end.

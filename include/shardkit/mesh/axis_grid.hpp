@@ -102,10 +102,9 @@ class AxisGrid {
     /// Returns the number of ranks along an axis.
     /// @throws std::invalid_argument when there is no such axis
     constexpr std::size_t extent(std::string_view name, SourceLocation where = SourceLocation::current()) const {
-        std::size_t product = axes_[index_of(name, where)].extent;
-        for (std::size_t i = find(name) + 1; i < count_; ++i) {
-            product *= axes_[i].name == name ? axes_[i].extent : 1;
-        }
+        const std::size_t first = index_of(name, where);
+        std::size_t product = axes_[first].extent;
+        for (std::size_t i = first + 1; i < count_; ++i) { product *= axes_[i].name == name ? axes_[i].extent : 1; }
         return product;
     }
     /// Returns the number of ranks that share the experts of a layer; 1 for a mesh without them.

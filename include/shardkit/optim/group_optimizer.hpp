@@ -61,8 +61,6 @@ class GroupOptimizer {
     struct Choice {
         std::size_t options = 0;                ///< their number among the optimizer's
         std::vector<std::uint64_t> progress{};  ///< how far they were when it was made
-
-        friend bool operator==(const Choice&, const Choice&) = default;
     };
 
     /// Makes the states.
@@ -155,8 +153,10 @@ class GroupOptimizer {
     /// that this rank updates. No number is given unless `counted`.
     template <class F>
     void for_each_updated_run(const GroupGeometry& group, bool counted, const F& f) const {
-        std::vector<std::uint64_t> before{0};
-        for (const PlacedParameter& p : group.parameters) { before.push_back(before.back() + p.shape.numel()); }
+        std::vector<std::uint64_t> before(counted ? 1 : 0);
+        for (std::size_t p = 0; counted && p < group.parameters.size(); ++p) {
+            before.push_back(before.back() + group.parameters[p].shape.numel());
+        }
         for_each_segment(group.parameters.span(), group.updated, [&](Segment segment) {
             const PlacedParameter& p = group.parameters[segment.parameter];
             if (!updates(segment.parameter)) { return; }
@@ -238,18 +238,22 @@ inline void GroupOptimizer::choose(Rank& rank, const GroupGeometry& group, std::
                                    const GroupProgress* progress, UpdateTable& updates) {
     if (!has(updated_, 1)) { return; }
     const std::vector<std::uint64_t> beginning = numbers_of(beginning_);
-    choices_ = {{0, progress != nullptr ? progress->own : beginning}};
+    choices_.clear();
+    choices_.push_back({0, progress != nullptr ? progress->own : beginning});
     chosen_.clear();
     later_.clear();
     const auto chosen = [&](std::size_t p, const std::uint64_t* its) {
         const PlacedParameter& parameter = group.parameters[p];
         const std::size_t options =
             options_number(param_group_of(group.path, parameter.name, param_groups), parameter.decay);
-        Choice choice{options, {its, its + beginning.size()}};
-        std::size_t number = 0;
-        while (number < choices_.size() && !(choices_[number] == choice)) { ++number; }
-        if (number == choices_.size()) { choices_.push_back(std::move(choice)); }
-        return number;
+        for (std::size_t number = 0; number < choices_.size(); ++number) {
+            const Choice& made = choices_[number];
+            if (made.options == options && std::equal(made.progress.begin(), made.progress.end(), its)) {
+                return number;
+            }
+        }
+        choices_.push_back({options, {its, its + beginning.size()}});
+        return choices_.size() - 1;
     };
     // Of all parameters, so that every rank has the same choices.
     std::vector<std::size_t> before{0};

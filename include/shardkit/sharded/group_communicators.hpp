@@ -45,8 +45,11 @@ inline GroupCommunicators make_communicators(Rank& rank, std::string_view path, 
     if (path.empty()) { throw_invalid_argument(where, "Sharded: the path is empty, expected a name as 'blocks.3'"); }
     const GroupMesh ranks(rank.grid(), policy, experts, path, where);
     const auto over = [&](const AxisNames& axes) { return rank.communicator(ranks.grid(), axes, where); };
-    return {over(ranks.axes(Over::shards)), over(ranks.axes(Over::replicas)), over(ranks.axes(Over::data)),
-            over(ranks.axes(Over::tp)), over(experts ? AxisNames(Axes<Ep>{}) : ranks.axes(Over::tp))};
+    const Communicator shards = over(ranks.axes(Over::shards));
+    const Communicator replicas = over(ranks.axes(Over::replicas));
+    const Communicator data = over(ranks.axes(Over::data));
+    const Communicator tp = over(ranks.axes(Over::tp));
+    return {shards, replicas, data, tp, experts ? over(Axes<Ep>{}) : tp};
 }
 
 /// Refuses sums along a tree where the engine has none, or where ranks are no power of two.
@@ -75,18 +78,20 @@ inline std::string row_text(const AxisPlacements& row) {
 /// Returns what all ranks must give alike for a group.
 inline Statements statements_of(const GroupGeometry& group) {
     constexpr std::string_view released[] = {"never", "at the update", "at reshard"};
-    Statements all{
-        {"path", group.path},
-        {"policy", std::string(group.policy.name)},
-        {"placements within groups",
-         concat("of ", group.policy.shard_group, " as ", row_text(group.policy.within_groups()))},
+    Statements all;
+    all.reserve(12 + group.parameters.size());
+    all.push_back({"path", group.path});
+    all.push_back({"policy", std::string(group.policy.name)});
+    all.push_back({"placements within groups",
+                   concat("of ", group.policy.shard_group, " as ", row_text(group.policy.within_groups()))});
+    all.push_back(
         {"placements across groups", concat("as ", row_text(group.policy.across_groups),
-                                            group.policy.keep == Keep::secondary ? ", a secondary shard kept" : "")},
-        {"full copies", concat("released ", released[static_cast<std::size_t>(group.policy.release)])},
-        {"sums", group.policy.slices > 0 ? concat("along a tree of ", group.policy.slices, " slices")
-                 : group.policy.summation == Summation::tree ? std::string("along a tree")
-                                                             : std::string("in rank order")},
-        {"parameters", concat(group.parameters.size(), " in number")}};
+                                            group.policy.keep == Keep::secondary ? ", a secondary shard kept" : "")});
+    all.push_back({"full copies", concat("released ", released[static_cast<std::size_t>(group.policy.release)])});
+    all.push_back({"sums", group.policy.slices > 0 ? concat("along a tree of ", group.policy.slices, " slices")
+                           : group.policy.summation == Summation::tree ? "along a tree"
+                                                                       : "in rank order"});
+    all.push_back({"parameters", concat(group.parameters.size(), " in number")});
     std::size_t number = 0;
     for (const PlacedParameter& p : group.parameters) {
         std::string value =

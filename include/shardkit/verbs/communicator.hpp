@@ -108,7 +108,9 @@ class Communicator {
     /// Returns the peak bytes of this rank's memory that peers see, where the engine places it.
     std::size_t most_placed_bytes() const { return verbs_->most_placed_bytes(); }
 
-    Communicator named(std::string_view axes) const { return Communicator(verbs_->named(axes)); }
+    Communicator named(std::string_view axes) const {
+        return axes == this->axes() ? *this : Communicator(verbs_->named(axes));
+    }
     void compare_calls(SourceLocation where) const { verbs_->compare_calls(where); }
     void separate_reductions(SourceLocation where = SourceLocation::current()) const {
         verbs_->separate_reductions(where);
