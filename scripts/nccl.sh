@@ -33,6 +33,15 @@ nccl_library_of() {
     done
 }
 
+# For programs that were built on a machine where libraries need not be where they are here; behind find_nccl.
+take_libraries_of_this_machine() {
+    # shellcheck disable=SC2046
+    LD_LIBRARY_PATH=$(printf '%s:' ${nccl_home:+"$(dirname "$(nccl_library_of "$nccl_home")")"} \
+        $(python3 -c 'import glob, nvidia as n; print(*(f for p in n.__path__ for f in glob.glob(p + "/*/lib")))' 2>/dev/null) \
+        "$(dirname "$(dirname "$(readlink -f "$(command -v "$nvcc" || echo /usr/local/cuda/bin/nvcc)")")")/lib64")${LD_LIBRARY_PATH-}
+    export LD_LIBRARY_PATH
+}
+
 # For people: what find_nccl took, or what it looked for.
 nccl_taken() {
     if [ -n "$nccl_home" ]; then

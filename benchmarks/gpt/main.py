@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""benchmarks/run gpt [--gpus N] [--model 124M|350M|1.5B] [--batch N] [--steps N] [--dtype bf16|fp32] [--json FILE] [flags of
-the trainer]
+"""benchmarks/run gpt [--gpus N] [--model 124M|350M|1.5B] [--batch N] [--steps N] [--dtype bf16|fp32] [--json FILE]
+[--program FILE] [flags of the trainer]
 
-Times steps of `train_gpt --engine nccl`, as examples/cuda_trainer builds it, plain and as launches of a CUDA graph, and prints for each: tokens in a
-second, their share of the GPU's peak, on several GPUs the share of a step that communication makes longer, and the
-memory beside its plan. Below it are the commands of what others have for the same tokens. Needs a GPU.
+Times steps of `train_gpt --engine nccl`, plain and as launches of a CUDA graph, and prints for each: tokens in a second,
+their share of the GPU's peak, on several GPUs the share of a step that communication makes longer, and the memory of a
+rank beside its plan. Below it are the commands of what others have for the same tokens. Needs a GPU.
 """
 import argparse
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SEQUENCE = 1024
@@ -41,18 +41,17 @@ def peak_of(name, dtype):
 
 
 def run(program, gpus, flags):
-    """(tokens a second behind the first report, the lines on memory)
+    """What the trainer writes with --json.
     @raise SystemExit when the trainer fails"""
-    command = [str(program), "--engine", "nccl", *flags]
-    if gpus > 1:
-        command = [str(ROOT / "scripts/start_ranks"), str(gpus), *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    rates = re.findall(r"([\d,]+) tokens/s", done.stdout)
-    if done.returncode != 0 or not rates:
-        sys.exit(f"benchmarks/run gpt: error: {' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    # The plan's table has a row for each kind, and then their sum.
-    planned = re.findall(r"^ +total +(.*)$", done.stdout, re.MULTILINE)
-    return int(rates[-1].replace(",", "")), [f"memory of a rank, planned: {total}" for total in planned[:1]]
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder, "report.json")
+        command = [str(program), "--engine", "nccl", *flags, "--json", str(report)]
+        if gpus > 1:
+            command = [str(ROOT / "scripts/start_ranks"), str(gpus), *command]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"benchmarks/run gpt: error: {' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return json.loads(report.read_text(encoding="utf-8"))
 
 
 def main():
@@ -64,7 +63,8 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--json", type=pathlib.Path, help="write the same as one object")
-    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/cuda_trainer/train_gpt", help=argparse.SUPPRESS)
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/cuda_trainer/train_gpt",
+                        help="a trainer that was built before; else examples/cuda_trainer/build.sh builds it")
     parser.add_argument("--chip", help=argparse.SUPPRESS)
     given, others = parser.parse_known_args()
     if given.gpus < 1 or given.batch % given.gpus != 0 or given.steps < 3:
@@ -72,25 +72,31 @@ def main():
                      "and a batch that is a multiple of the GPUs")
     chip = given.chip or subprocess.run(["nvidia-smi", "--id=0", "--query-gpu=name", "--format=csv,noheader"],
                                         capture_output=True, text=True, check=True).stdout.strip()
-    peak = peak_of(chip, given.dtype)
+    shape = ("--sequence", "--width", "--layers", "--heads", "--vocabulary", "--head", "--experts")
+    peak = None if any(flag.split("=")[0] in shape for flag in others) else peak_of(chip, given.dtype)
     print(f"GPT-2 {given.model}, {given.dtype}, {given.batch} x {SEQUENCE} tokens a step, on {given.gpus} x {chip}", flush=True)
+    if not any(flag.startswith(("--text", "--tokens")) for flag in others):
+        others += ["--text", str(ROOT / "docs/architecture.md")]  # the trainer's own default is where it was built
     rows = []
     for graph in ("off", "on"):
         # Two reports behind the first: the steps between the last two are timed.
         flags = ["--model", given.model, "--dtype", given.dtype, "--steps", str(given.steps), "--every",
                  str((given.steps - 1) // 2), "--graph", graph, *others]
-        rate, memory = run(given.program, given.gpus, [*flags, "--batch", str(given.batch)])
-        row = {"graph": graph, "tokens_per_second": rate, "memory": memory}
-        words = [f"{rate} tokens/s"]
+        report = run(given.program, given.gpus, [*flags, "--batch", str(given.batch)])
+        rate = report["tokens_per_second"]
+        row = {"graph": graph, "tokens_per_second": rate, "peak_bytes": report["peak_bytes_per_rank"],
+               "planned_bytes": report["planned_bytes_per_rank"], "traffic": report["collectives_by_axes"]}
+        words = [f"{rate:,.0f} tokens/s"]
         if peak:
             row["share_of_peak"] = rate * operations_of_token(given.model) / (peak * given.gpus)
             words.append(f"{row['share_of_peak']:.1%} of the peak")
         if given.gpus > 1:
-            alone, _ = run(given.program, 1, [*flags, "--batch", str(given.batch // given.gpus)])
+            alone = run(given.program, 1, [*flags, "--batch", str(given.batch // given.gpus)])["tokens_per_second"]
             row["exposed_communication"] = max(0.0, 1 - rate / given.gpus / alone)
             words.append(f"{row['exposed_communication']:.1%} of a step is communication that is waited for")
         rows.append(row)
-        print(f"graph {graph}: " + ", ".join(words), *memory, sep="\n  ", flush=True)
+        print(f"graph {graph}: " + ", ".join(words), f"memory of a rank: {row['peak_bytes']:,} bytes at most, "
+              f"{row['planned_bytes']:,} planned", sep="\n  ", flush=True)
     if given.json:
         given.json.write_text(json.dumps({
             "gpu": chip, "gpus": given.gpus, "model": given.model, "dtype": given.dtype, "batch": given.batch,

@@ -24,7 +24,7 @@ for flags, expected in (
     expect((done.returncode, done.stdout.strip(), done.stderr) == (0, expected, ""), f"{flags}: {expected!r}", done)
 
 # Without a GPU there is nothing to time.
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = pathlib.Path(sys.argv[1]).resolve()
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     for tool, text in (("nvidia-smi", "exit 9"), ("nvcc", "echo built >&2; exit 9")):
@@ -39,14 +39,13 @@ with tempfile.TemporaryDirectory() as name:
     # A trainer that is as fast as it is told: each of two ranks makes 400,000 tokens a second, alone 500,000.
     trainer = folder / "train_gpt"
     trainer.write_text("""#!/bin/sh
-echo "$*" >>"$0.flags"
-rate=500,000
-[ -z "$WORLD_SIZE" ] || rate=800,000
+echo "${*% --json *}" >>"$0.flags"
+rate=500000.0
+[ -z "$WORLD_SIZE" ] || rate=800000.0
 [ "${RANK:-0}" = 0 ] || exit 0
-echo "  total                 9.0 GB"
-echo "step 1/30  loss 11.0"
-echo "step 15/30  loss 10.0  1 tokens/s"
-echo "step 30/30  loss 9.0  $rate tokens/s"
+for report; do :; done
+echo "{\\"tokens_per_second\\": $rate, \\"peak_bytes_per_rank\\": 9216, \\"planned_bytes_per_rank\\": 9000,
+       \\"collectives_by_axes\\": {}}" >"$report"
 """, encoding="utf-8")
     trainer.chmod(0o755)
     asked = [sys.executable, "-B", ROOT / "benchmarks/gpt/main.py", "--program", trainer, "--chip", "NVIDIA H100 80GB HBM3"]
@@ -54,16 +53,17 @@ echo "step 30/30  loss 9.0  $rate tokens/s"
     # 6 (12 x 12 x 768^2 + 50,257 x 768) + 12 x 12 x 768 x 1,024 operations a token, of 2 x 989.4e12 a second.
     share = 800_000 * (6 * 123_532_032 + 113_246_208) / (2 * 989.4e12)
     for graph in ("off", "on"):
-        expect(f"graph {graph}: 800000 tokens/s, {share:.1%} of the peak, 20.0% of a step is communication that is waited "
-               "for\n  memory of a rank, planned: 9.0 GB\n" in done.stdout, f"graph {graph}", done)
+        expect(f"graph {graph}: 800,000 tokens/s, {share:.1%} of the peak, 20.0% of a step is communication that is "
+               "waited for\n  memory of a rank: 9,216 bytes at most, 9,000 planned\n" in done.stdout, f"graph {graph}", done)
     written = json.loads((folder / "gpt.json").read_text(encoding="utf-8"))
     expect([(row["graph"], row["tokens_per_second"], round(row["share_of_peak"] / share, 9),
-             round(row["exposed_communication"], 9)) for row in written["rows"]] ==
-           [("off", 800_000, 1, 0.2), ("on", 800_000, 1, 0.2)], "--json has the same", str(written))
+             round(row["exposed_communication"], 9), row["peak_bytes"], row["planned_bytes"]) for row in written["rows"]] ==
+           [(graph, 800_000, 1, 0.2, 9216, 9000) for graph in ("off", "on")], "--json has the same", str(written))
     expect("--batch-size=8 --seq-len=1024 --steps=30 --gpus=2\n" in done.stdout, "llmq's command", done)
     flags = (folder / "train_gpt.flags").read_text(encoding="utf-8").splitlines()
     expect(sorted(flags) == sorted(
-        f"--engine nccl --model 124M --dtype bf16 --steps 30 --every 14 --graph {graph} --policy no_shard --batch {batch}"
+        f"--engine nccl --model 124M --dtype bf16 --steps 30 --every 14 --graph {graph} --policy no_shard --text "
+        f"{ROOT}/docs/architecture.md --batch {batch}"
         for graph in ("off", "on") for batch in ("16", "16", "8")), "what the trainer is asked for", str(flags))
     trainer.write_text("#!/bin/sh\necho 'no memory' >&2\nexit 3\n", encoding="utf-8")
     done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
