@@ -37,10 +37,10 @@ inline auto mesh_of(const Options& options) {
     return sk::ExpertMesh(sk::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), options.ep);
 }
 
-/// options.steps steps on one rank, as a program for GPUs makes them.
+/// options.steps steps on one rank, as a program for GPUs makes them; what the last one communicates is what is
+/// planned.
 template <class T, class Report>
-std::vector<double> train_on(sk::Rank& rank, const Options& options, Steps how, const Report& report,
-                             const Start& start = {}) {
+Results train_on(sk::Rank& rank, const Options& options, Steps how, const Report& report, const Start& start = {}) {
     Options each = options;
     each.every = 1;
     each.graph = how == Steps::captured;
@@ -50,11 +50,14 @@ std::vector<double> train_on(sk::Rank& rank, const Options& options, Steps how, 
     job.after_step = [&](const StepReport& of) { report(of.step, of.loss); };
     Results results(options.steps - start.first_step);
     train_on_device<T>(rank, job, workspace_bytes, &results);
-    return results.losses;
+    if (options.steps > start.first_step) {
+        test::check_collectives(each, planned(each).collectives, results.collectives);
+    }
+    return results;
 }
 /// The same on a World.
 template <class T, class Report>
-std::vector<double> train_in(sk::nccl::World& world, const Options& options, Steps how, const Report& report) {
+Results train_in(sk::nccl::World& world, const Options& options, Steps how, const Report& report) {
     const auto mesh = mesh_of(options);
     sk::MeshRank<std::remove_const_t<decltype(mesh)>> rank(mesh, gpu_ranks::Comm(world),
                                                            rank_options(planned(options).chosen), world.streams());
@@ -84,10 +87,10 @@ std::vector<double> train(const Options& options, Steps how = Steps::plain,
     const auto mesh = mesh_of(options);
     std::vector<std::vector<double>> losses(mesh.grid().size());
     host_functions::Given::all().take();
-    CHECK(paced_ranks::run(mesh, paces, rank_options(planned(options).chosen),
-                           [&](auto& rank, const auto& /*streams*/) {
-                               losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {});
-                           }) == "");
+    CHECK(paced_ranks::run(
+              mesh, paces, rank_options(planned(options).chosen), [&](auto& rank, const auto& /*streams*/) {
+                  losses[rank.rank()] = train_on<T>(rank, options, how, [](std::size_t, double) {}).losses;
+              }) == "");
     check_lists<T>();
     for (const auto& of_rank : losses) { CHECK(of_rank == losses.front()); }
     return losses.front();
@@ -96,7 +99,7 @@ std::vector<double> train(const Options& options, Steps how = Steps::plain,
 struct Memory {
     std::size_t planned, taken;
 };
-/// Of a rank's device: planned, and what the stand-in saw of it at most.
+/// Of a rank's device: planned, and what the stand-in saw of it at most, which is what the run says.
 template <class T>
 Memory memory_of(const Options& options, sk::nccl::Options of_world = gpu_ranks::patient()) {
     gpu_ranks::restart();
@@ -105,8 +108,9 @@ Memory memory_of(const Options& options, sk::nccl::Options of_world = gpu_ranks:
     std::vector<std::size_t> taken(options.mesh.world());
     const auto outcomes = gpu_ranks::each_in_a_thread(options.mesh.world(), [&](std::size_t number) {
         sk::nccl::World world(id, options.mesh.world(), number, of_world);
-        CHECK(train_in<T>(world, options, Steps::plain, [](std::size_t, double) {}).back() > 0);
+        const Results results = train_in<T>(world, options, Steps::plain, [](std::size_t, double) {});
         taken[number] = standin::peak_device_bytes(static_cast<int>(number));
+        CHECK(results.peak_bytes_per_rank == taken[number]);
         world.finish();
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");

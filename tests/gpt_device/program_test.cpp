@@ -117,6 +117,8 @@ TEST_CASE("gpt.device: the program trains and prints, the same with a graph but 
                 std::regex_replace(ended.out.substr(first), std::regex("  [0-9,]+ tokens/s.*|speed: .*"), "");
             CHECK(std::regex_match(
                 lines, std::regex("(\nstep [135]/5  loss 5\\.[0-9]{4}  norm [0-9]\\.[0-9]{3}){3}"
+                                  "\npeak memory per rank: .* \\(\\+0.00 %\\)\n"
+                                  "collectives per rank and step, measured .*:\n  \\(nothing: one rank\\)"
                                   "\nloss: 5\\.[0-9]{4} first, 5\\.[0-9]{4} last \\([+-]0\\.[0-9]{4}\\)\n\n")));
             losses.push_back(lines);
         }
@@ -206,7 +208,9 @@ TEST_CASE("gpt.device: a trace that is asked for is written to its file, by the 
     CHECK(json.at("engine") == "nccl");
     CHECK(json.at("losses").size() == 2);
     for (const double loss : json.at("losses")) { CHECK(std::abs(loss - 5.5) < 0.1); }
-    CHECK_FALSE(json.contains("peak_bytes_per_rank"));
+    CHECK(json.at("peak_bytes_per_rank") == json.at("planned_bytes_per_rank"));
+    CHECK(json.at("collectives_by_axes") == json.at("planned_collectives_by_axes"));
+    CHECK(json.at("timed_steps").at("steps") == 1);
     CHECK(nlohmann::json::parse(std::ifstream(file)).at("traceEvents").size() > 10);
     auto nowhere = words;
     const std::string no_folder = folder.file("none") + "/t.json";

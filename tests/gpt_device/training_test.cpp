@@ -31,17 +31,19 @@ void check_policies(Options options, double bound) {
     CHECK(expected.back() < expected.front() - 0.05);
     test::for_each_policy(options, [&](const Options& with) {
         CAPTURE(with.policy.text());
-        CHECK(worst(train<T>(with), expected) <= bound);
+        const std::vector<double> plain = train<T>(with);
+        CHECK(worst(plain, expected) <= bound);
+        CHECK(train<T>(with, Steps::captured) == plain);
     });
 }
 
 }  // namespace
 
 TEST_SUITE("gpt.device") {
-    TEST_CASE("20 steps in fp64 have the host's losses, under every policy") {
+    TEST_CASE("20 steps in fp64 have the host's losses, under every policy, plain and captured") {
         check_policies<double>(twenty_steps({4, 1, 1}, Dtype::fp64), 1e-12);
     }
-    TEST_CASE("20 steps in fp32 have the host's losses, under every policy") {
+    TEST_CASE("20 steps in fp32 have the host's losses, under every policy, plain and captured") {
         check_policies<float>(twenty_steps({4, 1, 1}, Dtype::fp32), 1e-5);
     }
     TEST_CASE("a model and sequences that are split have the host's losses too, in uneven microbatches") {

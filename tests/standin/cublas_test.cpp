@@ -361,4 +361,19 @@ TEST_CASE("cuBLASLt: a product is refused where cuBLASLt or a GPU would refuse i
     CHECK(of({.epilogue = CUBLASLT_EPILOGUE_BIAS, .aux_leading = 0}).made == CUBLAS_STATUS_SUCCESS);
 }
 
+TEST_CASE("cuBLAS: a product in a stream of another device than the selected one is refused, by cuBLASLt too") {
+    const Fresh fresh;
+    TestStream stream;
+    const Blas blas(stream);
+    LtMemory<float> memory;
+    DeviceArray<double> numbers(3);
+    const auto product = [&] { return blas.add_product(numbers.data, numbers.data + 1, numbers.data + 2); };
+    CHECK(cudaSetDevice(1) == cudaSuccess);
+    CHECK(product() == CUBLAS_STATUS_EXECUTION_FAILED);
+    CHECK(lt_product(blas, stream, memory, {}).made == CUBLAS_STATUS_EXECUTION_FAILED);
+    CHECK(cudaSetDevice(0) == cudaSuccess);
+    CHECK(product() == CUBLAS_STATUS_SUCCESS);
+    CHECK(lt_product(blas, stream, memory, {}).made == CUBLAS_STATUS_SUCCESS);
+}
+
 }  // namespace cublas_test

@@ -11,6 +11,7 @@
 #include <shardkit/backend/cuda/step_graph.hpp>
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
+#include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 
 #include "../model/convert.hpp"
@@ -54,12 +55,17 @@ void train_on_device(
         [](const auto& groups, const Options& options) { return make_adamw<sk::StateFormat::full>(groups, options); },
         {EngineLaunch{rank.compute_stream()}, products});
     std::optional<sk::gpu::StepGraph> graph;
+    sk::TrafficLog of_graph;
     // The first step is a plain one: it takes memory, which a capture refuses.
     bool plain = true;
     steps.run([&](auto& trainer) {
         if (std::exchange(plain, !job.options.graph)) { return trainer.step(); }
         if (!graph) {
+            rank.traffic().clear();
             graph.emplace(rank.streams(), [&] { trainer.step(); });
+            of_graph = rank.traffic();
+        } else {
+            rank.traffic() += of_graph;  // a launch calls no verbs
         }
         graph->launch();
         launched();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cinttypes>
 #include <cmath>
@@ -19,7 +20,6 @@
 
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/verbs/all_reduce.hpp>
 #include <shardkit/verify/hash_values.hpp>
 
 #include "../../common/text_format.hpp"
@@ -29,26 +29,6 @@
 #include "trainer.hpp"
 
 namespace train_gpt {
-
-/// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
-/// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
-inline Collectives mean_collectives(sk::Rank& rank) {
-    constexpr std::size_t fields = 3;
-    const auto rows = rank.traffic().rows();
-    std::vector<std::uint64_t> means;
-    for (const auto& row : rows) { means.insert(means.end(), {row.calls, row.moved.value, row.payload.value}); }
-    sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, means);
-    const std::size_t world = rank.world_size();
-    for (std::uint64_t& mean : means) { mean = (2 * mean + world) / (2 * world); }
-    Collectives collectives;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        const std::uint64_t* const row = means.data() + fields * r;
-        if (row[0] == 0) { continue; }
-        collectives[{rows[r].axes, std::string(name(rows[r].verb))}] = {
-            row[0], sk::ByteCount(row[2]), sk::ByteCount(row[1]), {}};
-    }
-    return collectives;
-}
 
 /// The lines of a file of --hashes for one step: `of` is gradients, states or parameters.
 inline std::string hash_lines(std::size_t step, std::string_view of,
@@ -73,15 +53,6 @@ inline void require_finite(std::size_t step, double loss, std::optional<double> 
                              (grad_norm ? ", the gradient norm " + text(*grad_norm) : std::string()) +
                              ", expected finite numbers: training diverged, with --lr " +
                              text(job.options.learning_rate));
-}
-
-/// The multiply-adds of a rank, as Work says. Collective over the world.
-inline Work work_of_ranks(sk::Rank& rank, const MultiplyAdds& before) {
-    const std::uint64_t attention = multiply_adds().attention - before.attention;
-    Work work{multiply_adds().all - before.all - attention, attention, attention};
-    work.attention_least = sk::all_reduce_value(rank, work.attention_least, sk::ReduceOp::min);
-    work.attention_most = sk::all_reduce_value(rank, work.attention_most, sk::ReduceOp::max);
-    return work;
 }
 
 /// The signal that came to any rank by now, the same on every rank: they reach ranks at different times. 0 where none
@@ -158,7 +129,7 @@ class RankSteps {
                 timed_.communication += step.communication;
             }
             if (reads) { report(s, losses, grad_norm); }
-            if (last && counted_ != nullptr) { measure(); }
+            if (last) { measure(); }
             if (last && traces()) {
                 std::string trace = trainer_.trace(*job_.chosen.schedule, together_);
                 if (reports()) { results_->trace = std::move(trace); }
@@ -211,23 +182,54 @@ class RankSteps {
 
     std::uint64_t allocations() const { return counted_ != nullptr ? counted_->allocations() : 0; }
 
+    /// What the ranks took and made, of the last step where it is one's. Collective over the world.
     void measure() {
-        // What an engine's buffers take that is not allocated as other memory is, counts too.
-        const std::uint64_t own_peak = counted_->peak_bytes() + rank_.world().most_placed_bytes();
-        auto collectives = mean_collectives(rank_);
-        const Work work = work_of_ranks(rank_, multiply_adds_before_);
+        Work work{.layers = multiply_adds().all - multiply_adds_before_.all};
+        const std::uint64_t attention = multiply_adds().attention - multiply_adds_before_.attention;
+        // What the engine places is not allocated as other memory is.
+        const std::uint64_t peak =
+            (counted_ != nullptr ? counted_->peak_bytes() : 0) + rank_.world().most_placed_bytes();
+        std::array<double, 3> most{static_cast<double>(peak), static_cast<double>(attention),
+                                   -static_cast<double>(attention)};
+        auto collectives = mean_collectives();
+        trainer_.all_reduce(rank_.world(), sk::ReduceOp::max, most);
+        work.layers -= attention;
+        work.attention_most = static_cast<std::uint64_t>(most[1]);
+        work.attention_least = static_cast<std::uint64_t>(-most[2]);
         for (double* const sum : {&timed_.seconds, &timed_.compute, &timed_.communication}) {
-            if (timed_steps_ == 0) { break; }
-            *sum = sk::all_reduce_value(rank_, *sum) / static_cast<double>(timed_steps_ * rank_.world_size());
+            trainer_.all_reduce(rank_.world(), sk::ReduceOp::sum, {sum, 1});
+            *sum /= static_cast<double>(std::max<std::size_t>(timed_steps_, 1) * rank_.world_size());
         }
-        const std::uint64_t peak = sk::all_reduce_value(rank_, own_peak, sk::ReduceOp::max);
         if (!reports()) { return; }
-        results_->peak_bytes_per_rank = peak;
+        results_->peak_bytes_per_rank = static_cast<std::uint64_t>(most[0]);
         results_->allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
         results_->work = work;
         results_->timed_steps = timed_steps_;
         results_->timed = timed_;
         results_->collectives = std::move(collectives);
+    }
+    /// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has
+    /// no part for every rank, so that one of them moves more bytes than the others. Collective over the world.
+    Collectives mean_collectives() const {
+        const auto rows = rank_.traffic().rows();
+        std::vector<double> sums;
+        for (const auto& row : rows) {
+            for (const std::uint64_t number : {row.calls, row.moved.value, row.payload.value}) {
+                sums.push_back(static_cast<double>(number));
+            }
+        }
+        trainer_.all_reduce(rank_.world(), sk::ReduceOp::sum, sums);
+        Collectives collectives;
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+            const auto mean = [&](std::size_t field) {
+                return static_cast<std::uint64_t>(
+                    std::llround(sums[3 * r + field] / static_cast<double>(rank_.world_size())));
+            };
+            if (sums[3 * r] == 0) { continue; }
+            collectives[{rows[r].axes, std::string(name(rows[r].verb))}] = {
+                mean(0), sk::ByteCount(mean(2)), sk::ByteCount(mean(1)), {}};
+        }
+        return collectives;
     }
 
     /// Computes one slice of the step behind so many alone.

@@ -85,6 +85,10 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
         report.update({
             {"peak_bytes_per_rank", results.peak_bytes_per_rank},
             {"collectives_by_axes", by_axes(results.collectives)},
+        });
+    }
+    if (results.peak_bytes_per_rank > 0 && options.engine != EngineKind::nccl) {
+        report.update({
             {"allocations_per_steady_step", results.allocations_per_steady_step},
             {"multiply_adds_of_layers", results.work.layers},
             {"multiply_adds_of_attention",
@@ -118,7 +122,7 @@ std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
     std::ostringstream out;
     const double planned = static_cast<double>(plan.bytes_per_rank());
     const double measured = static_cast<double>(results.peak_bytes_per_rank);
-    if (results.peak_bytes_per_rank > 0) {  // hosts measure it
+    if (results.peak_bytes_per_rank > 0) {
         out << "peak memory per rank: " << program::bytes_text(results.peak_bytes_per_rank) << " measured, "
             << program::bytes_text(plan.bytes_per_rank()) << " planned"
             << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -123,25 +124,30 @@ class Trainer {
     /// The losses of `count` steps from `first` on, each the mean over the global batch, of the newest options.every;
     /// with --slices the same for any number of ranks. Waits for the device. Collective over the data ranks.
     std::span<const double> losses(std::size_t first, std::size_t count) {
-        const auto compute = rank_.compute_stream();
-        const auto read = [&](std::span<const double> from, std::span<double> to) {
-            sk::host::AnyKernels::copy_out(compute, from, to);
-        };
-        read(work_.losses(), losses_);
+        sk::host::AnyKernels::copy_out(rank_.compute_stream(), std::span<const double>(work_.losses()),
+                                       std::span(losses_));
         const std::span<double> sums = std::span(sums_).first(count);
         for (std::size_t s = 0; s < count; ++s) {
             const std::span<const double> parts = kept(std::span(losses_), first + s);
             sums[s] = options_.slices > 0 ? sk::exact_sum(rank_, data_ranks_, parts)
                                           : std::accumulate(parts.begin(), parts.end(), 0.0);
         }
-        if (options_.slices == 0) {
-            const std::span<double> there = work_.sums().first(count);
-            sk::host::AnyKernels::copy_in(compute, std::span<const double>(sums), there);
-            sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, there, compute);
-            read(there, sums);
-        }
+        if (options_.slices == 0) { all_reduce(data_ranks_, sk::ReduceOp::sum, sums); }
         for (double& sum : sums) { sum /= static_cast<double>(options_.tokens_per_step()); }
         return sums;
+    }
+    /// Reduces each rank's numbers in memory that the run has, where all_reduce_value would take some. Waits for the
+    /// device. Collective over `ranks`.
+    void all_reduce(const sk::Communicator& ranks, sk::ReduceOp op, std::span<double> numbers) const {
+        const auto compute = rank_.compute_stream();
+        while (!numbers.empty()) {
+            const std::span<double> there = work_.sums().first(std::min(work_.sums().size(), numbers.size()));
+            const std::span<double> here = numbers.first(there.size());
+            sk::host::AnyKernels::copy_in(compute, std::span<const double>(here), there);
+            sk::all_reduce_in_place(ranks, op, there, compute);
+            sk::host::AnyKernels::copy_out(compute, std::span<const double>(there), here);
+            numbers = numbers.subspan(there.size());
+        }
     }
     /// The last step's, before clipping; none with --release on. Waits for the device.
     std::optional<double> grad_norm() const { return norm_ ? std::optional(norm_->value()) : std::nullopt; }

@@ -73,6 +73,16 @@ class TrafficLog {
         return all;
     }
 
+    /// Adds what this rank communicated in another time, which ended before its newest communicators were made.
+    TrafficLog& operator+=(const TrafficLog& earlier) noexcept {
+        for (std::size_t i = 0; i < earlier.rows_.size(); ++i) {
+            rows_[i].calls += earlier.rows_[i].calls;
+            rows_[i].payload += earlier.rows_[i].payload;
+            rows_[i].moved += earlier.rows_[i].moved;
+        }
+        return *this;
+    }
+
     /// Resets all counts to zero; communicators keep their rows.
     void clear() noexcept {
         for (Entry& row : rows_) {

@@ -88,6 +88,8 @@ class Arena : shardkit::detail::NotCopied {
     std::span<const Chunk> chunks() const noexcept { return chunks_; }
     /// Returns the allocated bytes, rounded up to the granularity.
     std::size_t used_bytes() const noexcept { return used_bytes_; }
+    /// Returns the most that they have been.
+    std::size_t most_used_bytes() const noexcept { return most_used_bytes_; }
 
   private:
     static std::size_t rounded(std::size_t bytes, SourceLocation where) {
@@ -115,12 +117,14 @@ class Arena : shardkit::detail::NotCopied {
         const auto offset = pieces_[c].take(bytes);
         if (!offset) { return nullptr; }
         used_bytes_ += bytes;
+        most_used_bytes_ = std::max(most_used_bytes_, used_bytes_);
         return chunks_[c].data + *offset;
     }
 
     ChunkSource& source_;
     std::size_t chunk_bytes_;
     std::size_t used_bytes_ = 0;
+    std::size_t most_used_bytes_ = 0;
     std::vector<Chunk> chunks_;
     std::vector<shardkit::detail::PieceList> pieces_;  // one for each chunk
 };

@@ -75,6 +75,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     Streams streams() const noexcept override { return world_.streams(); }
     std::shared_ptr<void> place(std::size_t bytes) const override { return placed(world_.buffer(bytes)); }
     std::shared_ptr<void> place_local(std::size_t bytes) const override { return placed(world_.local_buffer(bytes)); }
+    std::size_t most_placed_bytes() const override { return world_.most_bytes(); }
 
     const host::DeviceMemory* device_memory() const noexcept override { return this; }
     void require_memory(const void* data, std::size_t bytes, std::string_view what,

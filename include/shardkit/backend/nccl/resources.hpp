@@ -81,6 +81,8 @@ struct Resources {
         return (runs_beside(stream) ? reduction_staging : staging).span();
     }
 
+    /// Returns the most of the GPU's memory that buffers have taken, but for small ones of the rank's own.
+    std::size_t most_used_bytes() const noexcept { return arena.most_used_bytes() + local_buffers.most_used_bytes(); }
     /// Replaces the staging memory of the stream of reductions. @pre the streams are idle
     void grow_staging(std::size_t bytes, SourceLocation where) {
         (reduction ? reduction_staging : staging) =

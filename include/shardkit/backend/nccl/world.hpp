@@ -178,6 +178,9 @@ class World final : public detail::Connections {
         gpu::detail::require_device_memory(data, bytes, device_, what, where);
     }
 
+    /// Returns the most of the GPU's memory that has been in use: the World's own, and buffers, each rounded up as a
+    /// plan does. NCCL's own memory is not in it.
+    std::size_t most_bytes() const noexcept { return resources_->most_used_bytes() + traits().own_bytes; }
     /// Returns the memory of the GPU that NCCL has allocated for this rank's communicators, lent ones too, which a
     /// plan's `memory.communicators` estimates; nothing where NCCL does not count it, before 2.29.7. Does not wait.
     /// @throws CommError
