@@ -171,7 +171,7 @@ class StatementBook : NotCopied {
 
     /// Returns all statements behind `hash`, in an order that is the same on every rank; empty when they are no
     /// longer known.
-    Statements list(StatementHash hash) const {
+    [[gnu::cold]] Statements list(StatementHash hash) const {
         Statements all;
         const Hold hold(busy_);
         if (hash != 0 && hash == norm_hash_) {
@@ -201,7 +201,7 @@ class StatementBook : NotCopied {
         std::atomic_flag& busy_;
     };
     /// Returns a number with the fewest digits that identify it. <charconv> would cost a tenth of a light header.
-    static std::string text_of(double number) {
+    [[gnu::cold]] static std::string text_of(double number) {
         char digits[40];
         for (const int precision : {15, 16, 17}) {
             std::snprintf(digits, sizeof digits, "%.*g", precision, number);
@@ -237,14 +237,14 @@ class StatementBook : NotCopied {
         }
         return nullptr;
     }
-    void add_kept(StatementHash hash, Statements& all) const {
+    [[gnu::cold]] void add_kept(StatementHash hash, Statements& all) const {
         for (const StatementsHandle& one : kept_) {
             if (one->hash != hash) { continue; }
             all.append(one->statements.begin(), one->statements.end());
             return;
         }
     }
-    void add_gradients(StatementHash hash, Statements& all) const {
+    [[gnu::cold]] void add_gradients(StatementHash hash, Statements& all) const {
         const StatedStep* const step = find_step(&StatedStep::gradients_hash, hash);
         if (step == nullptr) { return; }
         const SourceLocation where = step->reduced;
@@ -261,7 +261,7 @@ class StatementBook : NotCopied {
             all.push_back({"use of the loss scale", concat("number ", step->uses), where});
         }
     }
-    void add_updates(StatementHash hash, Statements& all) const {
+    [[gnu::cold]] void add_updates(StatementHash hash, Statements& all) const {
         if (hash == 0) {
             all.push_back({"updates", "0", {}});
             return;
@@ -323,7 +323,7 @@ class StatementRecord {
     }
     /// Returns the end of "rank 0 calls ...".
     /// @param call  location that need not be repeated for the statement
-    std::string text(const StatementRecord& other, SourceLocation call) const {
+    [[gnu::cold]] std::string text(const StatementRecord& other, SourceLocation call) const {
         if (none()) { return concat(" without ", other.name_); }
         const bool said = file_[0] == '\0' || (line_ == call.line && std::string_view(call.file).starts_with(file_));
         return concat(" with ", name_, " ", value_, said ? "" : concat(" (stated at ", file_, ":", line_, ")"));
@@ -340,8 +340,8 @@ class StatementRecord {
 /// `gather(i)` must return every rank's statement number i, by rank.
 /// @param call  location that need not be repeated for the statements
 template <class Gather>
-std::pair<std::string, std::string> stated_apart(std::size_t a, std::size_t b, SourceLocation call,
-                                                 const Gather& gather) {
+[[gnu::cold]] std::pair<std::string, std::string> stated_apart(std::size_t a, std::size_t b, SourceLocation call,
+                                                               const Gather& gather) {
     for (std::size_t i = 0;; ++i) {
         const auto all = gather(i);
         if (all[a].none() && all[b].none()) {
@@ -353,8 +353,8 @@ std::pair<std::string, std::string> stated_apart(std::size_t a, std::size_t b, S
 }
 
 /// Returns the text that two ranks called different things. `place` is for example " in call 7".
-inline std::string disagreement(std::string_view place, std::size_t a, std::string_view a_calls, std::size_t b,
-                                std::string_view b_calls) {
+[[gnu::cold]] inline std::string disagreement(std::string_view place, std::size_t a, std::string_view a_calls,
+                                              std::size_t b, std::string_view b_calls) {
     return concat("the ranks disagree", place, ": rank ", a, " calls ", a_calls, ", rank ", b, " calls ", b_calls);
 }
 

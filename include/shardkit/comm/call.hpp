@@ -96,8 +96,8 @@ constexpr Call call_of(CallElements elements, Verb verb, std::size_t count, std:
 
 /// Returns a call as text for an error message: "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients with
 /// divisor 2 at train.cpp:12". `stated` is for example " with divisor 2".
-inline std::string describe(const Signature& s, SourceLocation where, std::string_view subject = {},
-                            std::string_view stated = {}) {
+[[gnu::cold]] inline std::string describe(const Signature& s, SourceLocation where, std::string_view subject = {},
+                                          std::string_view stated = {}) {
     std::string text(name(s.verb));
     const bool reduces = s.verb == Verb::all_reduce || s.verb == Verb::reduce_scatter;
     if (reduces) { detail::append(text, " ", name(s.op)); }

@@ -159,7 +159,7 @@ class Journal : shardkit::detail::NotCopied {
     }
     /// Returns the last calls over groups of more than one rank, at most 1,024, the oldest first. Any thread may call
     /// it.
-    std::vector<recorder::RecentCall> recent_calls() const {
+    [[gnu::cold]] std::vector<recorder::RecentCall> recent_calls() const {
         std::vector<recorder::RecentCall> calls;
         const std::uint64_t end = recorder_.count();
         const auto time = [&](std::uint64_t at) {

@@ -17,7 +17,7 @@
 namespace shardkit::detail {
 
 /// Returns "rank 2" or "ranks 0-1, 3-63", or the same of `what` else.
-inline std::string ranks_text(const std::vector<std::size_t>& all, std::string_view what = "rank") {
+[[gnu::cold]] inline std::string ranks_text(const std::vector<std::size_t>& all, std::string_view what = "rank") {
     std::vector<std::size_t> ranks = all;
     sort_numbers({ranks.data(), ranks.size()});
     std::string text = concat(what, ranks.size() == 1 ? " " : "s ");
@@ -31,7 +31,7 @@ inline std::string ranks_text(const std::vector<std::size_t>& all, std::string_v
 }
 
 /// Returns "barrier at train.cpp:9 (call 3 over world)".
-inline std::string text_of(const recorder::RecentCall& call) {
+[[gnu::cold]] inline std::string text_of(const recorder::RecentCall& call) {
     const std::string text = describe(call.signature, call.where, call.subject);
     return is_message(call.signature.verb) ? concat(text, " (over ", call.axes, ")")
                                            : concat(text, " (call ", call.sequence, " over ", call.axes, ")");

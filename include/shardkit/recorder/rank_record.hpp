@@ -41,7 +41,7 @@ namespace shardkit::detail {
 inline constexpr std::string_view record_format = "shardkit flight record 1";
 
 /// Returns a text that is UTF-8, with a question mark for each byte of another one.
-inline std::string json_text(std::string_view text) {
+[[gnu::cold]] inline std::string json_text(std::string_view text) {
     std::string copy(text);
     if (!is_utf8(text)) {
         for (char& c : copy) { c = static_cast<unsigned char>(c) < 0x80 ? c : '?'; }
@@ -54,7 +54,7 @@ inline std::string json_text(std::string_view text) {
 namespace shardkit::recorder {
 
 /// Returns a record as JSON, with a line for each call.
-inline std::string to_json(const RankRecord& record) {
+[[gnu::cold]] inline std::string to_json(const RankRecord& record) {
     using detail::append;
     using detail::concat;
     using detail::json_text;

@@ -37,7 +37,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 /// Takes SIGUSR1 as a request for records while it lives, unless the program has a handler of its own.
 class RecordSignal : NotCopied {
   public:
-    RecordSignal() {
+    [[gnu::cold]] RecordSignal() {
         const std::lock_guard lock(mutex);
         if (users++ > 0) { return; }
         struct sigaction now {};
@@ -50,7 +50,7 @@ class RecordSignal : NotCopied {
         sigemptyset(&ours.sa_mask);
         taken = sigaction(SIGUSR1, &ours, nullptr) == 0;
     }
-    ~RecordSignal() {
+    [[gnu::cold]] ~RecordSignal() {
         const std::lock_guard lock(mutex);
         if (--users > 0 || !std::exchange(taken, false)) { return; }
         std::signal(SIGUSR1, SIG_DFL);
@@ -71,14 +71,14 @@ namespace shardkit::recorder {
 inline void request_records() noexcept { detail::record_requests.fetch_add(1, std::memory_order_relaxed); }
 
 /// Returns the name of a rank's file: "PREFIX-rank-3.json".
-inline std::string record_file(std::string_view prefix, std::size_t rank) {
+[[gnu::cold]] inline std::string record_file(std::string_view prefix, std::size_t rank) {
     return detail::concat(prefix, "-rank-", rank, ".json");
 }
 
 /// Writes a record to its file: whole, or not at all. Another file of that name is replaced.
 /// @throws FileError
-inline void write_record(std::string_view prefix, const RankRecord& record,
-                         SourceLocation where = SourceLocation::current()) {
+[[gnu::cold]] inline void write_record(std::string_view prefix, const RankRecord& record,
+                                       SourceLocation where = SourceLocation::current()) {
     const std::string path = record_file(prefix, record.rank);
     const std::string temporary = detail::concat(path, ".tmp-", static_cast<std::uint64_t>(getpid()));
     const std::string text = to_json(record);

@@ -138,25 +138,25 @@ class RankVerbs final : public host::Verbs {
     }
 
     void barrier(const Stream& stream, const shardkit::Call& call) const override {
-        collective(stream, call, {.copy = [](const Round&, const Shown&) {}});
+        execute(stream, call, {.copy = [](const Round&, const Work&) {}});
     }
 
     std::uint64_t all_gather(host::ConstMemory shard, host::Memory full, const Stream& stream,
                              const shardkit::Call& call) const override {
-        const auto copy = [](const Round& round, const Shown& shown) {
-            shared::detail::all_gather(round, shown.written);
+        const auto copy = [](const Round& round, const Work& work) {
+            shared::detail::all_gather(round, work.written);
         };
-        collective(stream, call, {shard.at, shard.bytes(), full, 0, nullptr, copy});
+        execute(stream, call, {.read = shard, .written = full, .copy = copy});
         return shardkit::detail::part_from_peers(call.payload, size());
     }
 
     std::uint64_t reduce_scatter(const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
                                  host::Memory shard, const Stream& stream,
                                  const shardkit::Call& call) const override {
-        const auto copy = [](const Round& round, const Shown& shown) {
-            shared::detail::reduce_scatter(round, *shown.reducer, ReduceOp(shown.argument), shown.written);
+        const auto copy = [](const Round& round, const Work& work) {
+            shared::detail::reduce_scatter(round, *work.reducer, ReduceOp(work.argument), work.written);
         };
-        collective(stream, call, {full.at, full.bytes(), shard, static_cast<std::size_t>(op), &reducer, copy});
+        execute(stream, call, {full, shard, static_cast<std::size_t>(op), &reducer, copy});
         return (size() - 1) * shard.count * full.size;
     }
 
@@ -165,10 +165,10 @@ class RankVerbs final : public host::Verbs {
     /// `carried_bytes` are reduced completely by every rank.
     std::uint64_t all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
                              const Stream& stream, const shardkit::Call& call) const override {
-        const auto copy = [](const Round& round, const Shown& shown) {
-            shared::detail::all_reduce(round, *shown.reducer, ReduceOp(shown.argument), shown.written);
+        const auto copy = [](const Round& round, const Work& work) {
+            shared::detail::all_reduce(round, *work.reducer, ReduceOp(work.argument), work.written);
         };
-        collective(stream, call, {input.at, input.bytes(), output, static_cast<std::size_t>(op), &reducer, copy});
+        execute(stream, call, {input, output, static_cast<std::size_t>(op), &reducer, copy});
         if (input.bytes() <= carried_bytes) { return (size() - 1) * input.bytes(); }
         const host::detail::Chunk own =
             host::detail::chunk_of(input.count, std::min(input.size, output.size), rank(), size());
@@ -177,75 +177,97 @@ class RankVerbs final : public host::Verbs {
 
     std::uint64_t broadcast(host::Memory values, std::size_t root, const Stream& stream,
                             const shardkit::Call& call) const override {
-        const auto copy = [](const Round& round, const Shown& shown) {
-            shared::detail::broadcast(round, shown.written, shown.argument);
+        const auto copy = [](const Round& round, const Work& work) {
+            shared::detail::broadcast(round, work.written, work.argument);
         };
-        collective(stream, call, {values.at, values.bytes(), values, root, nullptr, copy});
+        execute(stream, call, {.read = values, .written = values, .argument = root, .copy = copy});
         return rank() == root ? 0 : values.bytes();
     }
 
     std::uint64_t all_to_all(host::ConstMemory sent, host::Memory received, const Stream& stream,
                              const shardkit::Call& call) const override {
-        const auto copy = [](const Round& round, const Shown& shown) {
-            shared::detail::all_to_all(round, shown.written);
+        const auto copy = [](const Round& round, const Work& work) {
+            shared::detail::all_to_all(round, work.written);
         };
-        collective(stream, call, {sent.at, sent.bytes(), received, 0, nullptr, copy});
+        execute(stream, call, {.read = sent, .written = received, .copy = copy});
         return shardkit::detail::part_from_peers(call.payload, size());
     }
 
     void all_to_all_uneven(host::ConstMemory sent, std::span<const std::size_t> send_counts, host::Memory received,
                            std::span<const std::size_t> receive_counts, const Stream& stream,
                            const shardkit::Call& call) const override {
-        execute(stream, call, [=](const GroupHandle& handle, const shardkit::Call& made) {
+        const auto run = [](const GroupHandle& handle, const shardkit::Call& made, const Work& work) {
             const Seat seat(handle);
             const UnevenInput shown{
-                {sent.at, sent.bytes(), shardkit::detail::count_balance(seat.rank(), {send_counts, receive_counts})},
-                send_counts.data(),
-                receive_counts.data()};
+                {work.read.at, work.read.bytes(),
+                 shardkit::detail::count_balance(seat.rank(), {work.send_counts, work.receive_counts})},
+                work.send_counts.data(),
+                work.receive_counts.data()};
             Round round(seat, made, &shown, sizeof shown);
             if (!round.agreed()) { round.leave_and_throw(); }
             require_matching_counts(handle, round);
-            shared::detail::all_to_all_uneven(round, seat.rank(), received, receive_counts, [&](std::size_t q) {
+            const host::Memory to = work.written;
+            shared::detail::all_to_all_uneven(round, seat.rank(), to, work.receive_counts, [&](std::size_t q) {
                 return static_cast<const std::byte*>(round.input<UnevenInput>(q)->sent) +
-                       begin_of_piece(round, q) * received.size;
+                       begin_of_piece(round, q) * to.size;
             });
             round.meet();
-        });
+        };
+        execute(stream, call, {sent, received, 0, nullptr, nullptr, run, send_counts, receive_counts});
     }
 
     void send(host::ConstMemory values, std::size_t to, const Stream& stream,
               const shardkit::Call& call) const override {
-        execute(stream, call, [=](const GroupHandle& handle, const shardkit::Call& made) {
-            Post(handle, to, {made, values.at}).complete();
-        });
+        const auto run = [](const GroupHandle& handle, const shardkit::Call& made, const Work& work) {
+            Post(handle, work.argument, {made, work.read.at}).complete();
+        };
+        execute(stream, call, {.read = values, .argument = to, .run = run});
     }
 
     void receive(host::Memory values, std::size_t from, const Stream& stream,
                  const shardkit::Call& call) const override {
-        execute(stream, call,
-                [=](const GroupHandle& handle, const shardkit::Call& made) { take(handle, from, values.at, made); });
+        const auto run = [](const GroupHandle& handle, const shardkit::Call& made, const Work& work) {
+            take(handle, work.argument, work.written.at, made);
+        };
+        execute(stream, call, {.written = values, .argument = from, .run = run});
     }
 
     void send_receive(host::ConstMemory sent, std::size_t to, host::Memory received, std::size_t from,
                       const Stream& stream, const shardkit::Call& call) const override {
-        execute(stream, call, [=](const GroupHandle& handle, const shardkit::Call& made) {
-            Post post(handle, to, {made, sent.at});
+        const auto run = [](const GroupHandle& handle, const shardkit::Call& made, const Work& work) {
+            Post post(handle, work.argument, {made, work.read.at});
             shardkit::Call receives = made;
             receives.signature.verb = Verb::receive;
-            receives.signature.count = received.count;
-            take(handle, from, received.at, receives);
+            receives.signature.count = work.written.count;
+            take(handle, work.from, work.written.at, receives);
             post.complete();
-        });
+        };
+        execute(stream, call, {.read = sent, .written = received, .argument = to, .run = run, .from = from});
     }
 
   private:
-    /// Runs work(handle, call) in the order of the stream, a default one or one of the rank's, with the handle of the
-    /// thread that runs it: the stream's, or the rank's own.
+    struct Work;
+    using Run = void (*)(const GroupHandle& handle, const shardkit::Call& call, const Work& work);
+
+    /// What a call does: the memory of this rank that it, or its peers, read and write, and a function.
+    struct Work {
+        host::ConstMemory read{};
+        host::Memory written{};
+        std::size_t argument = 0;  ///< the operation, the root, or the other end of a message
+        const host::Reducer* reducer = nullptr;
+        void (*copy)(const Round& round, const Work& work) = nullptr;  ///< of a collective
+        Run run = &collective;
+        std::span<const std::size_t> send_counts{};
+        std::span<const std::size_t> receive_counts{};
+        std::size_t from = 0;  ///< the sender, where `argument` is the receiver
+    };
+
+    /// Runs the work in the order of the stream, a default one or one of the rank's, with the handle of the thread
+    /// that runs it: the stream's, or the rank's own. Compiled once for all verbs.
     /// @throws UsageError when the stream is none of these; an exception of the work in this thread
-    template <class Work>
-    [[gnu::always_inline]] void execute(const Stream& stream, const shardkit::Call& call, const Work& work) const {
+    [[gnu::noinline]] void execute(const Stream& stream, const shardkit::Call& call, const Work& work) const {
         if (stream.is_inline()) {
-            work(handle_, call);
+            work.run(handle_, call, work);
             return;
         }
         const Caller caller = handle_.world->owner(stream, handle_, call.where);
@@ -258,31 +280,17 @@ class RankVerbs final : public host::Verbs {
             const Group::EndUse ends{*used};
             auto& recorder = of_stream.label->journal.recorder();
             recorder.begun(call);
-            work(of_stream, call);
+            work.run(of_stream, call, work);
             recorder.done(call);
         });
     }
 
-    /// A collective: the memory of this rank that peers read and write, and what moves the data.
-    struct Shown {
-        const void* read = nullptr;
-        std::size_t read_bytes = 0;
-        host::Memory written{};
-        std::size_t argument = 0;  ///< the operation, or the root
-        const host::Reducer* reducer = nullptr;
-        void (*copy)(const Round& round, const Shown& shown) = nullptr;
-    };
-
-    /// Does the work of all collectives. Inline: small ones take a tenth of a microsecond.
-    [[gnu::always_inline]] void collective(const Stream& stream, const shardkit::Call& call,
-                                           const Shown& shown) const {
-        execute(stream, call, [shown](const GroupHandle& handle, const shardkit::Call& made) {
-            const Seat seat(handle);
-            Round round(seat, made, shown.read, shown.read_bytes, shown.written.at);
-            if (!round.agreed()) { round.leave_and_throw(); }
-            shown.copy(round, shown);
-            round.leave();
-        });
+    static void collective(const GroupHandle& handle, const shardkit::Call& call, const Work& work) {
+        const Seat seat(handle);
+        Round round(seat, call, work.read.at, work.read.bytes(), work.written.at);
+        if (!round.agreed()) { round.leave_and_throw(); }
+        work.copy(round, work);
+        round.leave();
     }
 
     GroupHandle handle_;

@@ -136,7 +136,7 @@ class Group {
     bool in_use() const noexcept { return uses_.load(std::memory_order_acquire) > 0; }
 
     /// Prevents all incomplete calls from completing.
-    void poison() noexcept {
+    [[gnu::cold]] void poison() noexcept {
         round_state_.word().poison();
         for (std::size_t i = 0; i < size() * size(); ++i) { channels_[i].word().poison(); }
         for (const auto& stream : streams_) {
@@ -145,7 +145,7 @@ class Group {
     }
 
     /// Prevents the calls that need this rank of the world from completing; does nothing if it is no member.
-    void poison_calls_with(std::size_t world_rank) noexcept {
+    [[gnu::cold]] void poison_calls_with(std::size_t world_rank) noexcept {
         const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
         if (found == world_ranks_.end()) { return; }
         round_state_.word().poison();

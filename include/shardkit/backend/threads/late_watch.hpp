@@ -63,7 +63,8 @@ class DeadlockWatch {
 /// it, and holds the World's mutex, so that no rank ends meanwhile.
 class LateWatch {
   public:
-    LateWatch(std::span<const RankState> states, const LaunchOptions& options) : states_(states), options_(options) {
+    [[gnu::cold]] LateWatch(std::span<const RankState> states, const LaunchOptions& options)
+        : states_(states), options_(options) {
         if (options.record.empty()) { return; }
         signal_.emplace();
         for (std::size_t rank = 0; rank < states.size(); ++rank) {
@@ -80,7 +81,7 @@ class LateWatch {
         return std::max(shortest / 4, std::chrono::milliseconds(1));
     }
     /// Checks once. Returns who is missing when a timeout has passed.
-    std::optional<shardkit::detail::MissingRanks> look() {
+    [[gnu::cold]] std::optional<shardkit::detail::MissingRanks> look() {
         const std::uint32_t asked = shardkit::detail::record_requests.load(std::memory_order_relaxed);
         if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), "asked for"); }
         const auto waits = [&](const RankState& state) {
@@ -109,7 +110,7 @@ class LateWatch {
 
     /// Says which ranks have not entered the calls in which others wait: those that wait for nobody themselves, or
     /// all where each waits for another one.
-    shardkit::detail::MissingRanks missing() {
+    [[gnu::cold]] shardkit::detail::MissingRanks missing() {
         find_waits();
         shardkit::detail::MissingRanks found;
         for (const bool all : {false, true}) {
@@ -163,14 +164,15 @@ class LateWatch {
     };
     /// Returns whether a rank that made these calls has entered another one's collective. Those that stand behind
     /// others on a stream are not entered.
-    static bool have_entered(const std::vector<recorder::RecentCall>& calls, const recorder::RecentCall& collective) {
+    [[gnu::cold]] static bool have_entered(const std::vector<recorder::RecentCall>& calls,
+                                           const recorder::RecentCall& collective) {
         return shardkit::detail::any_that(calls, [&](const recorder::RecentCall& call) {
             return call.begun != 0 && call.sequence >= collective.sequence &&
                    !shardkit::detail::is_message(call.signature.verb) && call.axes == collective.axes &&
                    *call.members == *collective.members;
         });
     }
-    void find_waits() {
+    [[gnu::cold]] void find_waits() {
         const std::uint64_t now = shardkit::detail::TickClock::since_1970();
         shardkit::detail::List<std::vector<recorder::RecentCall>> calls;
         for (const RankState& state : states_) { calls.push_back(state.journal.recent_calls()); }
@@ -199,7 +201,7 @@ class LateWatch {
         });
         return wait == nullptr ? 0 : nanoseconds(limit(states_[wait->rank], entering)) / part;
     }
-    void write_all(std::size_t of, const std::string& why) noexcept {
+    [[gnu::cold]] void write_all(std::size_t of, const std::string& why) noexcept {
         if (options_.record.empty()) { return; }
         try {
             shardkit::detail::List<recorder::RankRecord> records;  // of one time, as far as may be

@@ -78,7 +78,7 @@ class RankBody {
 
 /// Runs the body of a rank's thread. It catches all exceptions, and tells the rank's peers how it ended.
 template <class F>
-std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept {
+[[gnu::cold]] std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept {
     try {
         Communicator everybody = RankVerbs::communicator(world, world.world_group(), rank, "world");
         f(everybody);
@@ -108,7 +108,7 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
 }
 
 /// Returns what that many ranks cost, as text for an error.
-inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
+[[gnu::cold]] inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
     std::size_t stack = 0;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) == 0) {
@@ -128,8 +128,8 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
 }
 
 /// Makes what a launch shares. If there is no memory for it, the error says what its ranks cost.
-inline shardkit::detail::Owned<World> make_world(std::size_t ranks, const LaunchOptions& options,
-                                                 SourceLocation where) {
+[[gnu::cold]] inline shardkit::detail::Owned<World> make_world(std::size_t ranks, const LaunchOptions& options,
+                                                               SourceLocation where) {
     const auto too_many = [&] {
         return MemoryError("threads::launch", sizeof(Channel) * ranks * ranks, cost_of(ranks, options));
     };
@@ -156,7 +156,7 @@ struct Start {
 
 /// Implements launch_and_collect(), instantiated for RankBody alone.
 template <class Body>
-Errors collect(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
+[[gnu::cold]] Errors collect(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
     const shardkit::detail::Owned<World> made = make_world(ranks, options, where);
     World& world = *made;
     Errors errors(ranks);
@@ -193,7 +193,8 @@ Errors collect(std::size_t ranks, Body body, const LaunchOptions& options, Sourc
 }
 /// Implements launch(), likewise.
 template <class Body>
-void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
+[[gnu::cold]] void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& options,
+                                     SourceLocation where) {
     const Errors errors = collect(ranks, body, options, where);
     for (const bool peer_errors : {false, true}) {
         for (const std::exception_ptr& error : errors) {

@@ -59,28 +59,30 @@ class Seat {
     }
     template <class Disagreement>
     std::string explain(const Disagreement& found) const {
-        return round_state_.say_once(found.sequence, [&] {
-            std::pair<std::string, std::string> stated;
-            if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
-                const auto first = statements(0, found.first);
-                const auto second = statements(found.other, found.second);
-                stated = shardkit::detail::stated_apart(0, 1, found.first.where, [&](std::size_t i) {
-                    return std::array{shardkit::detail::StatementRecord(first, i),
-                                      shardkit::detail::StatementRecord(second, i)};
-                });
-            }
-            return shardkit::detail::disagreement(shardkit::detail::concat(" in call ", found.sequence),
-                                                  handle_.world_rank(0), found.first.text(stated.first),
-                                                  handle_.world_rank(found.other), found.second.text(stated.second));
-        });
+        return round_state_.say_once(found.sequence, [&] { return said(found); });
     }
     template <class Disagreement>
-    [[noreturn]] void throw_disagreement(const Disagreement& found, const std::string& said) const {
+    [[noreturn, gnu::cold]] void throw_disagreement(const Disagreement& found, const std::string& said) const {
         throw CommError("threads", shardkit::detail::concat(name(found.own.signature.verb), " over ", handle_.axes()),
                         said, found.own.where);
     }
 
   private:
+    template <class Disagreement>
+    [[gnu::cold]] std::string said(const Disagreement& found) const {
+        std::pair<std::string, std::string> stated;
+        if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
+            const auto first = statements(0, found.first);
+            const auto second = statements(found.other, found.second);
+            stated = shardkit::detail::stated_apart(0, 1, found.first.where, [&](std::size_t i) {
+                return std::array{shardkit::detail::StatementRecord(first, i),
+                                  shardkit::detail::StatementRecord(second, i)};
+            });
+        }
+        return shardkit::detail::disagreement(shardkit::detail::concat(" in call ", found.sequence),
+                                              handle_.world_rank(0), found.first.text(stated.first),
+                                              handle_.world_rank(found.other), found.second.text(stated.second));
+    }
     /// Returns what a rank stated in that call.
     shardkit::detail::Statements statements(std::size_t rank, const shared::detail::Call& call) const {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
@@ -131,8 +133,8 @@ inline void require_matching_counts(const GroupHandle& handle, Round& round) {
 }
 
 /// Throws on either end that a message had another type or count than the receiver expected.
-[[noreturn]] inline void throw_refused(const GroupHandle& handle, Verb verb, const Message& message, std::size_t from,
-                                       std::size_t to, SourceLocation where) {
+[[noreturn, gnu::cold]] inline void throw_refused(const GroupHandle& handle, Verb verb, const Message& message,
+                                                  std::size_t from, std::size_t to, SourceLocation where) {
     throw CommError("threads", shardkit::detail::concat(name(verb), " over ", handle.axes()),
                     shardkit::detail::disagreement(
                         "", handle.world_rank(from), describe(message.sent.signature, message.sent.where),

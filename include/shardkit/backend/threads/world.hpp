@@ -39,7 +39,7 @@ class World : shardkit::detail::NotCopied {
   public:
     /// Makes what a launch of `ranks` ranks shares.
     /// @throws std::invalid_argument for zero ranks or a deadlock check without a positive interval
-    World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
+    [[gnu::cold]] World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
         : ranks_(checked_size(ranks, options, where)),
           options_(options),
           world_group_(new Group(everybody(ranks), options.overlap)),
@@ -53,7 +53,7 @@ class World : shardkit::detail::NotCopied {
     }
     /// Frees what the ranks shared; the remaining work of streams has run then, or was dropped. @pre every rank has
     /// ended
-    ~World() {
+    [[gnu::cold]] ~World() {
         for (std::size_t rank = 0; rank < ranks_; ++rank) {
             // Both settle before either ends, as one may wait for the other.
             states_[rank].stream(Caller::communication).settle();
@@ -70,7 +70,7 @@ class World : shardkit::detail::NotCopied {
 
     /// Makes a rank's streams, if LaunchOptions::overlap says so; called before the rank's own thread starts.
     /// @throws std::system_error when a thread cannot be made
-    void start_streams(std::size_t rank) {
+    [[gnu::cold]] void start_streams(std::size_t rank) {
         if (options_.overlap == Overlap::none) { return; }
         for (auto& queue : states_[rank].queues) {
             queue = shardkit::detail::Owned<host::detail::CommandQueue>(
@@ -119,8 +119,8 @@ class World : shardkit::detail::NotCopied {
         if (progress == Progress::poisoned) { throw_peer_error(handle, waiting, needed); }
     }
 
-    [[noreturn]] void throw_peer_error(const GroupHandle& handle, const Waiting& waiting,
-                                       std::span<const std::size_t> needed) {
+    [[noreturn, gnu::cold]] void throw_peer_error(const GroupHandle& handle, const Waiting& waiting,
+                                                  std::span<const std::size_t> needed) {
         const std::lock_guard lock(mutex_);
         const Failure& reason =
             handle.thread->stopped_by.emplace(why(handle.world_rank(handle.rank), waiting, needed));
@@ -137,7 +137,7 @@ class World : shardkit::detail::NotCopied {
     }
 
     /// Records that the rank's function has ended with an exception of its own.
-    void rank_failed(std::size_t rank, const char* what) noexcept {
+    [[gnu::cold]] void rank_failed(std::size_t rank, const char* what) noexcept {
         const std::lock_guard lock(mutex_);
         if (!failure_) {
             failure_.emplace(Failure{rank, {}});
@@ -152,7 +152,7 @@ class World : shardkit::detail::NotCopied {
 
     /// Records that the rank's function has ended because of a peer; that peer's failure is the reason given to
     /// others.
-    void rank_stopped(std::size_t rank, const PeerError& error) noexcept {
+    [[gnu::cold]] void rank_stopped(std::size_t rank, const PeerError& error) noexcept {
         {
             const std::lock_guard lock(mutex_);
             if (std::optional<Failure>* const told = states_[rank].told_of(error.rank())) {
@@ -166,7 +166,7 @@ class World : shardkit::detail::NotCopied {
     }
 
     /// Returns when every rank has ended. Meanwhile it finds deadlocks and late ranks, and writes the ranks' records.
-    void watch() {
+    [[gnu::cold]] void watch() {
         DeadlockWatch deadlocks(all_states());
         const auto deadlock_check = shardkit::detail::bounded_wait(options_.deadlock_check);
         std::unique_lock lock(mutex_);
@@ -189,7 +189,8 @@ class World : shardkit::detail::NotCopied {
     }
 
   private:
-    static std::size_t checked_size(std::size_t ranks, const LaunchOptions& options, SourceLocation where) {
+    [[gnu::cold]] static std::size_t checked_size(std::size_t ranks, const LaunchOptions& options,
+                                                  SourceLocation where) {
         if (ranks == 0) { throw_invalid_argument(where, "threads: 0 ranks, expected at least 1"); }
         if (options.deadlock_check.count() <= 0) {
             throw_invalid_argument(where, "threads: deadlock_check of ", options.deadlock_check.count(),
@@ -205,7 +206,7 @@ class World : shardkit::detail::NotCopied {
 
     std::span<const RankState> all_states() const noexcept { return {states_.get(), ranks_}; }
     /// Ends all ranks because of ranks that do not come. @pre the mutex is held
-    void give_up(const char* what, const shardkit::detail::MissingRanks& missing) {
+    [[gnu::cold]] void give_up(const char* what, const shardkit::detail::MissingRanks& missing) {
         if (!failure_) {
             failure_.emplace(Failure{missing.ranks.empty() ? 0 : missing.ranks.front(),
                                      shardkit::detail::concat(what, *what == '\0' ? "" : ": ", missing.text)});
@@ -230,7 +231,7 @@ class World : shardkit::detail::NotCopied {
         return options_.waiting == WaitMode::spin_briefly ? brief : 0;
     }
 
-    Failure why(std::size_t rank, const Waiting& waiting, std::span<const std::size_t> needed) const {
+    [[gnu::cold]] Failure why(std::size_t rank, const Waiting& waiting, std::span<const std::size_t> needed) const {
         if (failure_) {
             return failure_->text.empty()
                        ? Failure{failure_->rank, shardkit::detail::concat("rank ", failure_->rank, " failed")}
