@@ -222,23 +222,10 @@ class Muon : private detail::MuonParts, public CombinedOptimizer {
     /// The part that has the rest.
     AdamW& rest() noexcept { return this->rest_; }
 
-    /// Muon's.
-    double learning_rate() const override { return this->matrices_.learning_rate(); }
-    /// Sets Muon's, and multiplies the rate that AdamW was given by the same factor: as set_learning_rate_factor.
-    /// @throws std::invalid_argument where Muon was given a rate of 0, of which no factor makes another
-    void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
-        const double given = this->matrices_.given_learning_rate();
-        if (given == 0) {
-            throw_invalid_argument(where, "Muon: set_learning_rate of ", detail::number_text(learning_rate),
-                                   " where its matrices were given a rate of 0 and AdamW one of ",
-                                   detail::number_text(this->rest_.given_learning_rate()),
-                                   "; expected set_learning_rate_factor with rates that are given once, or "
-                                   "set_learning_rate of matrices() and of rest()");
-        }
-        this->set_rates(learning_rate, given, where);
-    }
-
   private:
+    detail::OptimizerFrame& leading(std::string_view /*verb*/, SourceLocation /*where*/) override {
+        return this->matrices_;
+    }
     static HostProducts host_products(const Model& model, SourceLocation where) {
         const auto& rank = detail::rank_of(model, where);
         if (!detail::host_reads(rank.compute_stream())) {

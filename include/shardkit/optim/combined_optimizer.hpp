@@ -62,13 +62,6 @@ class CombinedOptimizer : public Optimizer {
     CombinedOptimizer(CombinedOptimizer&&) = delete;
     CombinedOptimizer& operator=(CombinedOptimizer&&) = delete;
 
-    /// @throws UsageError
-    double learning_rate() const override { refuse(SourceLocation{}, "learning_rate"); }
-    /// @throws UsageError
-    void set_learning_rate(double /*learning_rate*/, SourceLocation where = SourceLocation::current()) override {
-        refuse(where, "set_learning_rate");
-    }
-
   private:
     /// What the parts have of one group.
     struct OfGroup {
@@ -99,9 +92,6 @@ class CombinedOptimizer : public Optimizer {
         throw_usage_error(where, "CombinedOptimizer: ", verb, " of several optimizers; expected that of a part");
     }
 
-    void change_rates(double to, double from, detail::Change change, SourceLocation where) override {
-        for (Optimizer& part : parts_) { part.change_rates(to, from, change, where); }
-    }
     detail::StatementHash run(const Reduced& reduced, const ClipCoefficient& coefficient,
                               const detail::StepShare& share, SourceLocation where) override {
         list_choices();

@@ -85,10 +85,14 @@ class Optimizer {
     /// The groups that it updates.
     const Model& model() const noexcept { return model_; }
 
-    /// @throws UsageError for a CombinedOptimizer, whose parts have theirs
-    virtual double learning_rate() const = 0;
-    /// For schedules of the learning rate; takes effect with the next step.
-    virtual void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) = 0;
+    /// @throws UsageError for a CombinedOptimizer, whose parts have theirs; a Muon's is that of its matrices
+    double learning_rate() const;
+    /// For schedules of the learning rate; takes effect with the next step. A Muon's rest goes along: the rate that
+    /// it was given is multiplied by the same factor, as set_learning_rate_factor.
+    /// @throws UsageError likewise; std::invalid_argument where a Muon was given a rate of 0, of which no factor
+    /// makes
+    ///         another
+    void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current());
     /// For schedules of several learning rates, those of the parts of a Muon or a CombinedOptimizer: the next steps
     /// take each rate that was given (in options, or by set_learning_rate) times `factor`. Rates that are given later
     /// are taken as they are until the next factor.
@@ -172,12 +176,6 @@ class Optimizer {
                           "; expected before it, or after optimizer.step(std::move(accumulation))");
     }
 
-    /// The next steps take each learning rate that was given times to / from; of `from` that is `to`, exactly.
-    void set_rates(double to, double from, SourceLocation where) {
-        change_rates(to, from, detail::Change::check, where);
-        change_rates(to, from, detail::Change::make, where);
-    }
-
   private:
     friend detail::Access;
     friend detail::UpdatesOfOptimizer;
@@ -201,8 +199,8 @@ class Optimizer {
     /// A step that was checked.
     void update(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
 
-    /// Makes what set_rates says, or refuses it.
-    virtual void change_rates(double to, double from, detail::Change change, SourceLocation where) = 0;
+    /// The next steps take each learning rate that was given times to / from; of `from` that is `to`, exactly.
+    void set_rates(double to, double from, SourceLocation where);
     /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
     virtual detail::StatementHash run(const Reduced& reduced, const ClipCoefficient& coefficient,
                                       const detail::StepShare& share, SourceLocation where) = 0;
@@ -214,6 +212,10 @@ class Optimizer {
     virtual detail::List<detail::OptimizerFrame*> parts() = 0;
     /// The one that it is. @throws UsageError, which names `verb`, for several
     virtual detail::OptimizerFrame& alone(std::string_view verb, SourceLocation where) = 0;
+    /// The one whose learning rate is its. @throws UsageError likewise
+    virtual detail::OptimizerFrame& leading(std::string_view verb, SourceLocation where) {
+        return alone(verb, where);
+    }
     std::uint64_t steps_of(const detail::Group& group, SourceLocation where) const;
 
     Model model_;

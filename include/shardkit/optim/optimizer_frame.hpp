@@ -58,13 +58,8 @@ class OptimizerFrame : public Optimizer {
                    SourceLocation where, std::unique_ptr<OptimizerGroups> groups = any_groups());
 
     const AnyOptions& options() const noexcept { return numbers_.options(); }
-    double learning_rate() const noexcept override { return options().learning_rate; }
     /// The learning rate that was given last, which set_learning_rate_factor multiplies.
     double given_learning_rate() const noexcept { return numbers_.given_rate(); }
-    void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
-        require_between_steps("set_learning_rate", where);
-        numbers_.set_learning_rate(learning_rate, learning_rate, where);
-    }
     void set_options(const AnyOptions& options, SourceLocation where) {
         require_between_steps("set_options", where);
         numbers_.set_options(options, where);
@@ -121,12 +116,6 @@ class OptimizerFrame : public Optimizer {
         groups_->prepare(rank, &numbers_.scalars()->skip, where);
     }
 
-    void change_rates(double to, double from, Change change, SourceLocation where) override {
-        require_between_steps("set_learning_rate", where);
-        const double rate = to * (numbers_.given_rate() / from);
-        numbers_.require_learning_rate(rate, where);
-        if (change == Change::make) { numbers_.set_learning_rate(rate, numbers_.given_rate(), where); }
-    }
     StatementHash run(const Reduced& reduced, const ClipCoefficient& coefficient, const StepShare& share,
                       SourceLocation where) override {
         list(where);
@@ -284,6 +273,36 @@ inline OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& opti
 
 namespace shardkit SHARDKIT_BUILD {
 
+inline double Optimizer::learning_rate() const {
+    return const_cast<Optimizer&>(*this).leading("learning_rate", {}).options().learning_rate;
+}
+inline void Optimizer::set_learning_rate(double learning_rate, SourceLocation where) {
+    detail::OptimizerFrame& first = leading("set_learning_rate", where);
+    const auto all = parts();
+    if (all.size() == 1) {
+        first.require_between_steps("set_learning_rate", where);
+        return first.numbers_.set_learning_rate(learning_rate, learning_rate, where);
+    }
+    const double given = first.given_learning_rate();
+    if (given == 0) {
+        throw_invalid_argument(where, "Muon: set_learning_rate of ", detail::number_text(learning_rate),
+                               " where its matrices were given a rate of 0 and AdamW one of ",
+                               detail::number_text(all.back()->given_learning_rate()),
+                               "; expected set_learning_rate_factor with rates that are given once, or "
+                               "set_learning_rate of matrices() and of rest()");
+    }
+    set_rates(learning_rate, given, where);
+}
+inline void Optimizer::set_rates(double to, double from, SourceLocation where) {
+    for (const bool make : {false, true}) {
+        for (detail::OptimizerFrame* const part : parts()) {
+            part->require_between_steps("set_learning_rate", where);
+            const double rate = to * (part->given_learning_rate() / from);
+            part->numbers_.require_learning_rate(rate, where);
+            if (make) { part->numbers_.set_learning_rate(rate, part->given_learning_rate(), where); }
+        }
+    }
+}
 inline std::uint64_t Optimizer::steps_of(const detail::Group& group, SourceLocation where) const {
     require_here(where);
     bool known = false;

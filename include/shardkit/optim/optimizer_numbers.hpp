@@ -35,7 +35,7 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 /// Returns what an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters.
-inline Statements optimizer_statements(const AnyOptions& options, SourceLocation where) {
+[[gnu::cold]] inline Statements optimizer_statements(const AnyOptions& options, SourceLocation where) {
     Statements stated{{"optimizer", options.rule->name(), where}};
     for (auto& [name, text] : options.rule->statements(options)) {
         stated.push_back({std::move(name), std::move(text), where});
@@ -45,21 +45,20 @@ inline Statements optimizer_statements(const AnyOptions& options, SourceLocation
 
 /// All hyper-parameters that an optimizer's parameters may have: its own, and those of each group.
 /// @throws std::invalid_argument as options_of
-inline List<ChosenOptions> chosen_options(const AnyOptions& options, std::span<const ParamGroup> groups,
-                                          SourceLocation where) {
-    List<ChosenOptions> chosen{{1, options}, {1, options}};
-    chosen.back().options.weight_decay = 0;
-    for (const ParamGroup& group : groups) {
-        const AnyOptions its = options_of(group, options, where);
-        chosen.push_back({group.learning_rate_scale, its});
-        chosen.push_back({group.learning_rate_scale, its});
-        chosen.back().options.weight_decay = group.weight_decay.value_or(0);
+[[gnu::cold]] inline List<ChosenOptions> chosen_options(const AnyOptions& options, std::span<const ParamGroup> groups,
+                                                        SourceLocation where) {
+    List<ChosenOptions> chosen(2 + 2 * groups.size());
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+        const ParamGroup* const group = i < 2 ? nullptr : &groups[i / 2 - 1];
+        const AnyOptions its = group == nullptr ? options : options_of(*group, options, where);
+        chosen[i] = {group == nullptr ? 1 : group->learning_rate_scale, its};
+        if (i % 2 == 1) { chosen[i].options.weight_decay = group == nullptr ? 0 : group->weight_decay.value_or(0); }
     }
     return chosen;
 }
 
 /// Returns what a ParamGroup gives, in words.
-inline std::string param_group_text(const ParamGroup& group) {
+[[gnu::cold]] inline std::string param_group_text(const ParamGroup& group) {
     if (group.updated_by == UpdatedBy::another) { return "another optimizer's"; }
     std::string text = concat("learning_rate_scale ", number_text(group.learning_rate_scale));
     const auto add = [&](std::string_view name, const std::optional<double>& given, auto /*member*/) {
@@ -73,7 +72,8 @@ inline std::string param_group_text(const ParamGroup& group) {
 /// Refuses ParamGroups that would have no effect: that match no parameter of the model, or only such as an earlier
 /// one matches. What is another optimizer's may be given to both.
 /// @throws std::invalid_argument that says what the group gives, and names parameters of the model
-inline void require_matches(const Model& model, std::span<const ParamGroup> param_groups, SourceLocation where) {
+[[gnu::cold]] inline void require_matches(const Model& model, std::span<const ParamGroup> param_groups,
+                                          SourceLocation where) {
     for (std::size_t g = 0; g < param_groups.size(); ++g) {
         std::size_t earlier = no_param_group;
         std::size_t parameters = 0;
@@ -104,8 +104,9 @@ inline void require_matches(const Model& model, std::span<const ParamGroup> para
 }
 
 /// Returns what ParamGroups choose for the parameters of one group.
-inline Statements param_group_statements(const GroupGeometry& in, std::span<const ParamGroup> param_groups,
-                                         SourceLocation where) {
+[[gnu::cold]] inline Statements param_group_statements(const GroupGeometry& in,
+                                                       std::span<const ParamGroup> param_groups,
+                                                       SourceLocation where) {
     Statements stated;
     for (const PlacedParameter& parameter : in.parameters) {
         const std::size_t g = param_group_of(in.path, parameter.name, param_groups);

@@ -297,7 +297,8 @@ class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
     using Options = typename Rule::Options;
     using Progress = typename Rule::Progress;
 
-    std::string name() const override { return name_of_rule<Rule>(); }
+    // Cold: otherwise each caller has its own, where a program has one rule.
+    [[gnu::cold]] std::string name() const override { return name_of_rule<Rule>(); }
     RuleKind kind() const override {
         return rules::MatrixRule<Rule>     ? RuleKind::matrices
                : rules::FactoredRule<Rule> ? RuleKind::sums
@@ -309,17 +310,20 @@ class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
         return Rule::state_count(options.as<Options>());
     }
     bool takes(std::size_t states) const override { return takes_states<Rule>(states); }
-    void validate(const AnyOptions& options, ElementType arithmetic, SourceLocation where) const override {
+    [[gnu::cold]] void validate(const AnyOptions& options, ElementType arithmetic,
+                                SourceLocation where) const override {
         validate_options<Rule>(options.as<Options>(), arithmetic, where);
     }
-    AnyOptions options_of(const ParamGroup& group, const AnyOptions& options, SourceLocation where) const override {
+    [[gnu::cold]] AnyOptions options_of(const ParamGroup& group, const AnyOptions& options,
+                                        SourceLocation where) const override {
         return {this, detail::options_of(group, options.as<Options>(), where)};
     }
-    std::vector<std::pair<std::string, std::string>> statements(const AnyOptions& options) const override {
+    [[gnu::cold]] std::vector<std::pair<std::string, std::string>> statements(
+        const AnyOptions& options) const override {
         return statements_of<Rule>(options.as<Options>());
     }
 
-    AnyProgress beginning(ElementType arithmetic) const override {
+    [[gnu::cold]] AnyProgress beginning(ElementType arithmetic) const override {
         const Progress none{};
         AnyProgress any{this, arithmetic, none.steps};
         std::size_t i = 0;
@@ -328,7 +332,7 @@ class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
         }
         return any;
     }
-    List<GroupProgress::Number> numbers() const override {
+    [[gnu::cold]] List<GroupProgress::Number> numbers() const override {
         List<GroupProgress::Number> numbers{{"steps", false}};
         if constexpr (requires { Rule::products; }) {
             for (const auto& product : Rule::products) { numbers.push_back({product.name, true}); }
