@@ -236,3 +236,19 @@ test_folder() {
     fi
     python3 -B "$root/tests/run_tests.py" "$folder" "$@"
 }
+
+# check_bits FOLDER COMMAND ...: compiles the core and the trainer of tests/compiled with a compiler, and compares what they
+# print with the table that all compilers share. FOLDER/emulated, where there is one, runs it.
+check_bits() {
+    local out=$1 part objects=()
+    shift
+    for part in compiled compiled_{checkpoint,states,parts,schedule,reshard}; do
+        echo "#include <shardkit/$part.hpp>" >"$out/$part.cpp"
+        "$@" -ffp-contract=off -c "$out/$part.cpp" -o "$out/$part.o" || return 1
+        objects+=("$out/$part.o")
+    done
+    "$@" -DSHARDKIT_COMPILED "$root/tests/compiled/trainer.cpp" "${objects[@]}" -pthread -o "$out/trainer" || return 1
+    local trainer=$out/trainer
+    if [ -e "$out/emulated" ]; then trainer=$out/emulated; fi
+    python3 -B "$root/tests/compiled/check_bits.py" "$root/tests/golden/compiled_form.txt" threads "$trainer"
+}

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_forms.py ROOT -- COMPILER [flags]: what a file of the compiled form reads, refuses and links with.
 
-README's first program compiles in at most LIMIT times ten standard headers, each entry header alone compiles, every other
-one is refused with one sentence, and files of forms that do not match are refused by the linker. The trainer after.cu of
-examples/cuda_trainer is not much more for a compiler than before.cu, and a header-only program compiles what it calls."""
+README's first program compiles in at most LIMIT times ten standard headers, each entry header alone compiles, by clang
+and nvcc all together, every other one is refused with one sentence, and files of forms that do not match are refused by
+the linker. The trainer after.cu of examples/cuda_trainer is not much more for a compiler than before.cu, and a header-only
+program compiles what it calls."""
 import pathlib
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -103,6 +105,12 @@ def check_headers(root, compiler):
     for header in (*ENTRIES, *read_by_trainers):
         source = compiler.write("entry.cpp", f"#include <{header}>\n#include <{header}>\n")
         compiler.run("-Wall", "-Wextra", "-Werror", "-DSHARDKIT_COMPILED", "-fsyntax-only", source)
+    # Other compilers read them all as one.
+    source = compiler.write("entries.cu", "".join(f"#include <{header}>\n" for header in (*ENTRIES, *read_by_trainers)))
+    for name, flags in (("clang++", ("-x", "c++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")),
+                        ("nvcc", ("--expt-relaxed-constexpr", "-Werror", "all-warnings", "-cuda", "-o", compiler.folder / "entries.ii"))):
+        if path := shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin"):
+            Compiler(root, [path, "-std=c++20"], compiler.folder).run(*flags, "-DSHARDKIT_COMPILED", source)
     for header in REFUSED:
         source = compiler.write("refused.cpp", f"#include <{header}>\n")
         said = compiler.run("-DSHARDKIT_COMPILED", "-fsyntax-only", source, fails=True)
