@@ -335,7 +335,9 @@ class FunctionsOf final : public UpdatesOf<Rule, Loops, RuleFunctions> {
     [[gnu::cold]] List<GroupProgress::Number> numbers() const override {
         List<GroupProgress::Number> numbers{{"steps", false}};
         if constexpr (requires { Rule::products; }) {
-            for (const auto& product : Rule::products) { numbers.push_back({product.name, true}); }
+            for (const auto& product : Rule::products) {
+                numbers.push_back(GroupProgress::Number{product.name, true});
+            }
         }
         return numbers;
     }
