@@ -5,10 +5,6 @@
 
 // What a rank holds of a group between windows: for optimizers of your own and statistics of single parameters.
 
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/local_shards.hpp>
-#else
 #include <shardkit/step/local_shards.hpp>
-#endif
 
 #include <shardkit/detail/show_macros.inc>

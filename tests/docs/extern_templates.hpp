@@ -8,19 +8,17 @@
 #include <shardkit/optim/any_launches.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/sharded/group_state.hpp>
 
 // Compiles once what each program of a page would otherwise compile again: templates that do not depend on the
-// parameters' types, for a Precision and an optimizer's rule. programs.hpp has the lines.
+// parameters' types, for an optimizer's rule. programs.hpp has the lines.
 
 // The arguments are types and a keyword, which must not be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
-#define SHARDKIT_TEMPLATES(prefix, Precision, Rule)                                               \
-    prefix template class shardkit::detail::LaunchedGroups<shardkit::detail::AnyLaunches,         \
-                                                           shardkit::detail::NoLaunches>;         \
-    prefix template class shardkit::detail::FunctionsOf<Rule, shardkit::host::AnyKernels::Loops>; \
-    prefix template class shardkit::detail::GroupState<Precision>;
+#define SHARDKIT_TEMPLATES(prefix, Rule)                                                  \
+    prefix template class shardkit::detail::LaunchedGroups<shardkit::detail::AnyLaunches, \
+                                                           shardkit::detail::NoLaunches>; \
+    prefix template class shardkit::detail::FunctionsOf<Rule, shardkit::host::AnyKernels::Loops>;
 /// The same of the launch of threads.
 #define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
     prefix template void shardkit::threads::detail::collect_and_throw(                             \

@@ -9,5 +9,5 @@
 #ifndef DOCS_TEMPLATES
 #define DOCS_TEMPLATES extern
 #endif
-SHARDKIT_TEMPLATES(DOCS_TEMPLATES, shardkit::DefaultPrecision<float>, shardkit::rules::AdamWRule)
+SHARDKIT_TEMPLATES(DOCS_TEMPLATES, shardkit::rules::AdamWRule)
 SHARDKIT_THREADS_TEMPLATES(DOCS_TEMPLATES)

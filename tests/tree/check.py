@@ -274,9 +274,10 @@ def write_reference(root):
 # What turns a precision that a user names into values, and what names one for him. Elsewhere it is a value.
 FACE = ("policy/precision.hpp", "sharded/sharded.hpp", "plan/planned_geometry.hpp",
         "machine/group_description.hpp", "factored/factored_plan.hpp", "muon/matrix_plan.hpp", "step/shard_runs.hpp",
-        "compiled/local_shards.hpp", "compiled/sharded_state.hpp", "backend/nccl/kernels_for.cuh",
+        "step/local_shards.hpp", "sharded/sharded_state.hpp", "sharded/fill_values.hpp",
+        "backend/nccl/kernels_for.cuh",
         # Element types that become functions: a group's table of them, and the loops of a rule.
-        "sharded/element_table.hpp", "sharded/group.hpp", "sharded/group_state.hpp", "sharded/host_conversions.hpp",
+        "sharded/element_table.hpp", "sharded/host_conversions.hpp",
         "sharded/whole_tensor.hpp")
 
 

@@ -112,21 +112,9 @@ class SavedGroupOf final : public SavedGroup {
     }
     void whole(const SavedValues& of, std::span<const std::size_t> parameters, const Use& use,
                SourceLocation where) const override {
-        const auto with = [&](const StoredElements& part) {
-            switch (size_of(part.type())) {
-                case 1:
-                    return whole_of<std::uint8_t>(of.geometry(), part, parameters, use, where);
-                case 2:
-                    return whole_of<bf16>(of.geometry(), part, parameters, use, where);
-                case 4:
-                    return whole_of<float>(of.geometry(), part, parameters, use, where);
-                default:
-                    return whole_of<double>(of.geometry(), part, parameters, use, where);
-            }
-        };
-        if (!of.is_copy()) { return with(of.to_save()); }
+        if (!of.is_copy()) { return whole_of(of.geometry(), of.to_save(), parameters, use, where); }
         const auto joined = group_.join_masters();  // which alone are saved from copies
-        with(joined.span());
+        whole_of(of.geometry(), joined.span(), parameters, use, where);
         stream().settle();
     }
 
@@ -152,23 +140,20 @@ class SavedGroupOf final : public SavedGroup {
         added.holder = this;
         return added;
     }
-    /// T: elements of as many bytes as those of `part`, which are moved as they are.
-    template <class T>
     void whole_of(const GroupGeometry& geometry, const StoredElements& part, std::span<const std::size_t> parameters,
                   const Use& use, SourceLocation where) const {
         auto& rank = group_.rank();
-        const std::span<const T> own(static_cast<const T*>(part.data()), part.size());
-        HostBuffer<T> gathered;
-        const std::span<const T> full = whole_group<T>(rank, group_.communicators(), geometry, own, gathered,
-                                                       "a group gathered for a checkpoint", stream(), where);
-        std::vector<T> host;
+        HostBuffer<std::uint8_t> gathered;
+        const StoredElements full = whole_group(rank, group_.communicators(), geometry, part, gathered,
+                                                "a group gathered for a checkpoint", stream(), where);
+        std::vector<std::byte> host;
         for (const std::size_t parameter : parameters) {
             const PlacedParameter& its = geometry.parameters[parameter];
-            const WholeTensor<T> tensor(rank, group_.communicators(), geometry, parameter,
-                                        full.subspan(its.range.begin, its.range.size()), stream(), where);
-            host.resize(its.shape.numel());
-            tensor.copy(std::span<T>(host));
-            use(parameter, std::as_bytes(std::span<const T>(host)));
+            const WholeTensor tensor(rank, group_.communicators(), geometry, parameter,
+                                     full.subspan(its.range.begin, its.range.size()), stream(), where);
+            host.resize(its.shape.numel() * size_of(part.type()));
+            tensor.copy(host.data());
+            use(parameter, host);
         }
     }
 

@@ -42,7 +42,7 @@ class State {
         return *this;
     }
     State& add(LossScale& loss_scale, std::string name = {}, SourceLocation where = SourceLocation::current()) {
-        state_->add(loss_scale.core(), std::move(name), where);
+        state_->add(loss_scale, std::move(name), where);
         return *this;
     }
     State& blob(std::string name, std::vector<std::uint8_t>& bytes,
@@ -65,7 +65,7 @@ class PendingSave {
     Folder commit(SourceLocation where = SourceLocation::current()) && {
         const compiled::Handle<compiled::PendingSave> taken = std::move(save_);
         if (taken.get() == nullptr) {
-            compiled::refuse_use(where, "PendingSave: commit of what was committed, or moved from");
+            detail::refuse_use(where, "PendingSave: commit of what was committed, or moved from");
         }
         return taken->commit(where);
     }

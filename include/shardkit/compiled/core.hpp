@@ -35,80 +35,24 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
 using AllPrecisions = SHARDKIT_COMPILED_PRECISIONS;
 
-class LossScaleOf final : public LossScale {
-  public:
-    explicit LossScaleOf(shardkit::LossScale scale) : core(std::move(scale)) {}
-
-    LossScaleState state() const override { return shardkit::detail::Access::now(core); }
-    const LossScaleState* data() const noexcept override { return core.data(); }
-
-    shardkit::LossScale core;
-};
-/// Returns what the core has of a loss scale; null for none.
-inline shardkit::LossScale* core_of(LossScale* scale) noexcept {
-    return scale == nullptr ? nullptr : &static_cast<LossScaleOf*>(scale)->core;
-}
-
-class ReducedOf final : public Reduced {
-  public:
-    explicit ReducedOf(shardkit::Reduced reduced) : core(std::move(reduced)) {}
-
-    double divisor() const noexcept override { return core.divisor(); }
-    bool has_loss_scale() const noexcept override { return core.has_loss_scale(); }
-    std::uint64_t identity() const noexcept override { return core.identity(); }
-    GlobalNorm global_norm(NormKind kind, SourceLocation where) const override {
-        return shardkit::global_norm(core, kind, where);
-    }
-
-    shardkit::Reduced core;
-};
-
-inline const shardkit::Reduced& core_of(const Reduced& reduced) noexcept {
-    return static_cast<const ReducedOf&>(reduced).core;
-}
-inline shardkit::Reduced& core_of(Reduced& reduced) noexcept { return static_cast<ReducedOf&>(reduced).core; }
-
-class AccumulationOf final : public Accumulation {
-  public:
-    explicit AccumulationOf(shardkit::Accumulation accumulation) : core(std::move(accumulation)) {}
-
-    void set_microbatches(std::size_t count, SourceLocation where) override { core.set_microbatches(count, where); }
-    void set_microbatches(const GroupRef& group, std::size_t count, SourceLocation where) override {
-        core.set_microbatches(group, count, where);
-    }
-    void add_zero(const GroupRef& group, SourceLocation where) override { core.add_zero(group, where); }
-    void skip(const GroupRef& group, SourceLocation where) override { core.skip(group, where); }
-    Reduced* reduce(const Divisor& divisor, LossScale* scale, SourceLocation where) override {
-        auto* const scaled = core_of(scale);
-        return new ReducedOf(scaled == nullptr ? shardkit::reduce(std::move(core), divisor, where)
-                                               : shardkit::reduce(std::move(core), divisor, *scaled, where));
-    }
-
-    shardkit::Accumulation core;
-};
-
-inline shardkit::Accumulation& core_of(Accumulation& accumulation) noexcept {
-    return static_cast<AccumulationOf&>(accumulation).core;
-}
-
 /// An optimizer of the core; `Base` is Optimizer, RuleOptimizer where it is of one rule, or Muon.
 template <class Base>
 class AnyOptimizer : public Base {
   public:
     virtual shardkit::Optimizer& core() noexcept = 0;
 
-    GlobalNorm step(Accumulation& accumulation, const StepFacts& options, SourceLocation where) override {
-        return core().step(std::move(core_of(accumulation)), facts(options), where);
+    GlobalNorm step(Accumulation& accumulation, const StepOptions& options, SourceLocation where) override {
+        return core().step(std::move(accumulation), options, where);
     }
     void step(Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where) override {
         if (coefficient == nullptr) {
-            core().step(std::move(core_of(reduced)), where);
+            core().step(std::move(reduced), where);
         } else {
-            core().step(std::move(core_of(reduced)), *coefficient, where);
+            core().step(std::move(reduced), *coefficient, where);
         }
     }
-    void step_in_backward(Accumulation& accumulation, const StepFacts& options, SourceLocation where) override {
-        core().step_in_backward(core_of(accumulation), facts(options), where);
+    void step_in_backward(Accumulation& accumulation, const StepOptions& options, SourceLocation where) override {
+        core().step_in_backward(accumulation, options, where);
     }
     double learning_rate() override { return core().learning_rate(); }
     void set_learning_rate(double learning_rate, SourceLocation where) override {
@@ -120,11 +64,6 @@ class AnyOptimizer : public Base {
     std::uint64_t steps(const GroupRef& group, SourceLocation where) override { return core().steps(group, where); }
     void list_shards(std::vector<ShardInfo>& list) override { list = core().shards(); }
     void* behind() noexcept override { return &core(); }
-
-  private:
-    static shardkit::StepOptions facts(const StepFacts& facts) {
-        return {facts.divisor, facts.max_norm, core_of(facts.loss_scale), facts.norm};
-    }
 };
 inline shardkit::Optimizer& core_of(Optimizer& optimizer) noexcept {
     return *static_cast<shardkit::Optimizer*>(optimizer.behind());

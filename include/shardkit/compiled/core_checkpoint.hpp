@@ -25,7 +25,7 @@ class SavedStateOf final : public SavedState {
     }
     void add(Optimizer& optimizer, SourceLocation where) override { core.add(core_of(optimizer), where); }
     void add(LossScale& loss_scale, std::string name, SourceLocation where) override {
-        core.add(*core_of(&loss_scale), std::move(name), where);
+        core.add(loss_scale, std::move(name), where);
     }
     void add(std::string name, std::vector<std::uint8_t>& blob, SourceLocation where) override {
         core.blob(std::move(name), blob, where);

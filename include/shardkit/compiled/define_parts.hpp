@@ -38,21 +38,21 @@ std::string model_summary(const Model& groups, Optimizer* optimizer, SourceLocat
                                 : shardkit::model_summary(groups, core_of(*optimizer), where);
 }
 
-void verify_replicas(const Model& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where) {
-    shardkit::detail::verify_replicas(groups, optimizer == nullptr ? nullptr : &core_of(*optimizer),
-                                      core_of(loss_scale), where);
+void verify_replicas(const Model& groups, Optimizer* optimizer, const LossScale* loss_scale, SourceLocation where) {
+    shardkit::detail::verify_replicas(groups, optimizer == nullptr ? nullptr : &core_of(*optimizer), loss_scale,
+                                      where);
 }
 std::vector<ValuesHash> hash_values(const Model& groups, SourceLocation where) {
     return shardkit::hash_values(groups, where);
 }
 std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where) {
-    return shardkit::hash_values(core_of(reduced), where);
+    return shardkit::hash_values(reduced, where);
 }
 std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where) {
     return shardkit::hash_values(core_of(optimizer), where);
 }
 GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
-    return shardkit::gradient_norms(core_of(reduced), where);
+    return shardkit::gradient_norms(reduced, where);
 }
 
 MovingAverage* make_moving_average(const Model& average, const Model& of, SourceLocation where) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/compiled/model.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
 
 namespace shardkit SHARDKIT_BUILD {
@@ -14,7 +13,7 @@ class MovingAverage {
     /// @throws UsageError when it was moved from
     void update(double decay, SourceLocation where = SourceLocation::current()) {
         if (average_.get() == nullptr) {
-            compiled::refuse_use(where, "a MovingAverage was used after it was moved from");
+            detail::refuse_use(where, "a MovingAverage was used after it was moved from");
         }
         average_->update(decay, where);
     }

@@ -9,19 +9,12 @@
 #include <vector>
 
 #include <shardkit/compiled/interface.hpp>
-#include <shardkit/compiled/step.hpp>
 #include <shardkit/optim/options.hpp>
+#include <shardkit/optim/step_options.hpp>
 #include <shardkit/policy/state_format.hpp>
+#include <shardkit/step/reduce.hpp>
 
 namespace shardkit SHARDKIT_BUILD {
-
-/// What one call of an optimizer's step does with accumulated gradients.
-struct StepOptions {
-    Divisor divisor = mean;           ///< of the sum over the data ranks
-    double max_norm = unlimited;      ///< that gradients are clipped to
-    LossScale* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
-    NormKind norm = NormKind::two;    ///< which one that is, and is returned
-};
 
 /// An optimizer over a model, whichever it is: see optim/optimizer.hpp.
 class Optimizer {
@@ -40,19 +33,19 @@ class Optimizer {
     }
     GlobalNorm step(Accumulation&& accumulation, const StepOptions& options = {},
                     SourceLocation where = SourceLocation::current()) {
-        return core(where).step(accumulation.core(where), facts(options), where);
+        return core(where).step(accumulation, options, where);
     }
     void step_in_backward(Accumulation& accumulation, const StepOptions& options = {},
                           SourceLocation where = SourceLocation::current()) {
-        core(where).step_in_backward(accumulation.core(where), facts(options), where);
+        core(where).step_in_backward(accumulation, options, where);
     }
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
-        if constexpr (detail::steps<X>()) { core(where).step(reduced.core(where), nullptr, where); }
+        if constexpr (detail::steps<X>()) { core(where).step(reduced, nullptr, where); }
     }
     template <class X>
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
-        if constexpr (detail::steps<X>()) { core(where).step(reduced.core(where), &coefficient, where); }
+        if constexpr (detail::steps<X>()) { core(where).step(reduced, &coefficient, where); }
     }
     template <class Info = ShardInfo>
     std::vector<Info> shards() {
@@ -62,14 +55,14 @@ class Optimizer {
     }
     template <class Layer>
     std::uint64_t steps(const Layer& layer, SourceLocation where = SourceLocation::current()) const {
-        return core(where).steps(detail::ref_of(layer, where), where);
+        return core(where).steps(detail::Access::make<GroupRef>(detail::group_of(layer, where)), where);
     }
 
     /// @throws UsageError when it was moved from
     compiled::Optimizer& core(SourceLocation where) const {
         if (optimizer_.get() == nullptr) [[unlikely]] {
-            compiled::refuse_use(where,
-                                 "an optimizer was used after it was moved from: use the one that it was moved to");
+            detail::refuse_use(where,
+                               "an optimizer was used after it was moved from: use the one that it was moved to");
         }
         return *optimizer_;
     }
@@ -80,9 +73,9 @@ class Optimizer {
     /// @throws UsageError where another optimizer has this one as its part
     Optimizer& operator=(Optimizer&& other) {
         if (optimizer_.get() != nullptr && optimizer_->combined) {
-            compiled::refuse_use({},
-                                 "an optimizer that is part of a combined one was assigned to: the combined one "
-                                 "would go on with what was there; make both anew");
+            detail::refuse_use({},
+                               "an optimizer that is part of a combined one was assigned to: the combined one "
+                               "would go on with what was there; make both anew");
         }
         model_ = std::move(other.model_);
         optimizer_ = std::move(other.optimizer_);
@@ -90,11 +83,6 @@ class Optimizer {
     }
 
   private:
-    static compiled::StepFacts facts(const StepOptions& options) noexcept {
-        return {options.divisor, options.max_norm,
-                options.loss_scale == nullptr ? nullptr : &options.loss_scale->core(), options.norm};
-    }
-
     Model model_;
     compiled::Handle<compiled::Optimizer> optimizer_;
 };

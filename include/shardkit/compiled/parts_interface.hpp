@@ -55,7 +55,7 @@ Plan plan(const Model& groups, Optimizer* optimizer, const planner::PlanOptions&
 std::string model_summary(const Model& groups, Optimizer* optimizer, SourceLocation where);
 
 // Checks and statistics.
-void verify_replicas(const Model& groups, Optimizer* optimizer, LossScale* loss_scale, SourceLocation where);
+void verify_replicas(const Model& groups, Optimizer* optimizer, const LossScale* loss_scale, SourceLocation where);
 std::vector<ValuesHash> hash_values(const Model& groups, SourceLocation where);
 std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where);
 std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where);

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/compiled/model.hpp>
 #include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
 #include <shardkit/plan/plan.hpp>

@@ -6,7 +6,6 @@
 #include <span>
 #include <utility>
 
-#include <shardkit/compiled/model.hpp>
 #include <shardkit/compiled/plan.hpp>
 #include <shardkit/compiled/schedule_interface.hpp>
 
@@ -36,7 +35,7 @@ class Following {
   private:
     compiled::Following& core(SourceLocation where) const {
         if (following_.get() == nullptr) {
-            compiled::refuse_use(where, "a Following was used after it was moved from");
+            detail::refuse_use(where, "a Following was used after it was moved from");
         }
         return *following_;
     }

@@ -6,10 +6,9 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/compiled/model.hpp>
 #include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
-#include <shardkit/compiled/step.hpp>
+#include <shardkit/step/reduce.hpp>
 
 // What verify.hpp is in the compiled form.
 
@@ -25,7 +24,7 @@ inline void verify_replicas(const Model& model, Optimizer& optimizer,
 }
 inline void verify_replicas(const Model& model, Optimizer& optimizer, const LossScale& loss_scale,
                             SourceLocation where = SourceLocation::current()) {
-    compiled::verify_replicas(model, &optimizer.core(where), &loss_scale.core(), where);
+    compiled::verify_replicas(model, &optimizer.core(where), &loss_scale, where);
 }
 
 /// Returns the hash of each group's parameters, and of its master weights where it has some: see
@@ -36,7 +35,7 @@ inline void verify_replicas(const Model& model, Optimizer& optimizer, const Loss
 }
 [[nodiscard]] inline std::vector<ValuesHash> hash_values(const Reduced& reduced,
                                                          SourceLocation where = SourceLocation::current()) {
-    return compiled::hash_values(reduced.core(where), where);
+    return compiled::hash_values(reduced, where);
 }
 [[nodiscard]] inline std::vector<ValuesHash> hash_values(Optimizer& optimizer,
                                                          SourceLocation where = SourceLocation::current()) {
@@ -57,7 +56,7 @@ GradientNorms gradient_norms(const X& reduced, SourceLocation where = SourceLoca
     constexpr bool is_reduced = std::is_same_v<X, Reduced>;
     static_assert(is_reduced,
                   "gradient_norms takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
-    if constexpr (is_reduced) { return compiled::gradient_norms(reduced.core(where), where); }
+    if constexpr (is_reduced) { return compiled::gradient_norms(reduced, where); }
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -53,10 +53,10 @@ struct Access {
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
     }
-    /// Returns the state of a layer whose reduced gradients `verb` reads.
-    template <class Reduced, class Layer, class Verb, class Location>
-    static auto& state_of(const Reduced& reduced, Layer& layer, Verb verb, Location where) {
-        return reduced.state_of(layer, verb, where);
+    /// Checks that `verb` may read the reduced gradients of a group.
+    template <class Reduced, class Group, class Verb, class Location>
+    static void require(const Reduced& reduced, const Group& group, Verb verb, Location where) {
+        reduced.require(group, verb, where);
     }
     /// Returns the factor that turns sums in memory into gradients.
     template <class Reduced, class Rank>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -15,6 +16,10 @@ struct NormTotal;
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 class NormMemory;
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit SHARDKIT_FACE {
+class Reduced;
+}
 
 namespace shardkit SHARDKIT_CHECKED_BUILD {
 
@@ -52,3 +57,30 @@ class GlobalNorm {
 };
 
 }  // namespace shardkit SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::detail {
+/// Of gradients behind which any work may follow.
+GlobalNorm global_norm(const Reduced& reduced, NormKind kind, SourceLocation where);
+}  // namespace shardkit::detail
+
+namespace shardkit {
+
+/// sqrt of the sum of squares over every distinct trainable element of every group, after divisor and loss
+/// scale. Squares are added within packs of 128 bytes of a parameter, and the packs' sums exactly (ExactSum). So
+/// equal gradients have the same norm, to the last bit, under every policy and on any number of ranks.
+/// With NormKind::infinity it is the largest magnitude instead, to clip by; its square lies in memory.
+/// Order:   collective over the world: one all-reduce of 70 doubles, or of two.
+/// Source:  torch.nn.utils.clip_grad_norm_
+template <class X>
+auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
+    constexpr bool is_reduced = std::is_same_v<X, Reduced>;
+    static_assert(is_reduced,
+                  "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
+    if constexpr (is_reduced) { return detail::global_norm(reduced, kind, where); }
+}
+template <class X>
+auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {
+    return global_norm(reduced, NormKind::two, where);
+}
+
+}  // namespace shardkit

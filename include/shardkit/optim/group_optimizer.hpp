@@ -30,9 +30,9 @@
 #include <shardkit/optim/state_memory.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 
 namespace shardkit::detail SHARDKIT_BUILD {

@@ -23,13 +23,15 @@ namespace shardkit {
 inline GlobalNorm::GlobalNorm(const detail::NormMemory& memory, const double* total, std::uint64_t gradients) noexcept
     : memory_(&memory), total_(total), taken_(memory.taken()), gradients_(gradients) {}
 
-inline double GlobalNorm::value(SourceLocation where) const { return std::sqrt(read(where).sum_of_squares); }
+SHARDKIT_CORE_INLINE double GlobalNorm::value(SourceLocation where) const {
+    return std::sqrt(read(where).sum_of_squares);
+}
 
-inline FoundInf GlobalNorm::found_inf(SourceLocation where) const {
+SHARDKIT_CORE_INLINE FoundInf GlobalNorm::found_inf(SourceLocation where) const {
     return read(where).nonfinite > 0 ? FoundInf::yes : FoundInf::no;
 }
 
-inline const double* GlobalNorm::data(SourceLocation where) const {
+SHARDKIT_CORE_INLINE const double* GlobalNorm::data(SourceLocation where) const {
     if (memory_ == nullptr) {
         throw_usage_error(where,
                           "GlobalNorm: of a step that updated each group in its backward pass, when the gradients of "
@@ -127,25 +129,10 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
     directed.after(Act::norm, where);
     return Access::make<GlobalNorm>(memory, total, reduced.identity());
 }
+SHARDKIT_CORE_INLINE GlobalNorm global_norm(const Reduced& reduced, NormKind kind, SourceLocation where) {
+    return global_norm(reduced, kind, NormFor::any, where);
+}
 
 }  // namespace detail
-
-/// sqrt of the sum of squares over every distinct trainable element of every group, after divisor and loss
-/// scale. Squares are added within packs of 128 bytes of a parameter, and the packs' sums exactly (ExactSum). So
-/// equal gradients have the same norm, to the last bit, under every policy and on any number of ranks.
-/// With NormKind::infinity it is the largest magnitude instead, to clip by; its square lies in memory.
-/// Order:   collective over the world: one all-reduce of 70 doubles, or of two.
-/// Source:  torch.nn.utils.clip_grad_norm_
-template <class X>
-auto global_norm(const X& reduced, NormKind kind, SourceLocation where = SourceLocation::current()) {
-    constexpr bool is_reduced = std::is_same_v<X, Reduced>;
-    static_assert(is_reduced,
-                  "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
-    if constexpr (is_reduced) { return detail::global_norm(reduced, kind, detail::NormFor::any, where); }
-}
-template <class X>
-auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {
-    return global_norm(reduced, NormKind::two, where);
-}
 
 }  // namespace shardkit

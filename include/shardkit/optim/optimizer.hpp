@@ -19,24 +19,13 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/step_options.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
-
-namespace shardkit SHARDKIT_BUILD {
-
-/// What one call of an optimizer's step does with accumulated gradients.
-struct StepOptions {
-    Divisor divisor = mean;           ///< of the sum over the data ranks
-    double max_norm = unlimited;      ///< that gradients are clipped to
-    LossScale* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
-    NormKind norm = NormKind::two;    ///< which one that is, and is returned
-};
-
-}  // namespace SHARDKIT_BUILD
 
 namespace shardkit {
 
@@ -154,7 +143,7 @@ class Optimizer {
     /// @throws UsageError when it is not the model's
     template <class Layer>
     std::uint64_t steps(const Layer& layer, SourceLocation where = SourceLocation::current()) const {
-        return steps_of(detail::Access::state(layer, where), where);
+        return steps_of(detail::group_of(layer, where), where);
     }
 
   protected:

@@ -64,11 +64,11 @@ struct OptimizerStates {
     }
     /// Returns their bytes of so many elements; `arithmetic`: the bytes of one number of the arithmetic type.
     constexpr std::size_t bytes(std::size_t elements, std::size_t arithmetic) const noexcept {
-        std::size_t sum = 0;
+        std::size_t total = 0;
         for (std::size_t format = 0; format < counts.size(); ++format) {
-            sum += counts[format] * state_bytes(static_cast<StateFormat>(format), elements, arithmetic);
+            total += counts[format] * state_bytes(static_cast<StateFormat>(format), elements, arithmetic);
         }
-        return sum;
+        return total;
     }
     friend constexpr bool operator==(const OptimizerStates&, const OptimizerStates&) noexcept = default;
 };

@@ -84,9 +84,10 @@ struct ElementTable : PrecisionValues {
     void (*write)(const Rank& rank, const PlacedParameter& parameter, WrittenAs how, const Elements& target,
                   std::size_t origin, const TensorValueSource& values, ValuesDigest* digest);
     void (*digest_gathered)(ValuesDigest& digest, const Elements& values);
-    Convert to_masters;  ///< from gathered elements; null where there are none, or codes
-    Convert to_sums;     ///< from gradients
-    Fill zero;           ///< gradients
+    Convert to_masters;   ///< from gathered elements; null where there are none, or codes
+    Convert to_gathered;  ///< from masters; null likewise
+    Convert to_sums;      ///< from gradients
+    Fill zero;            ///< gradients
     Sums gradients;
     Sums sums;  ///< of the reduction type itself
     void (*digest_sums)(ValuesDigest& digest, const Elements& values);
@@ -108,6 +109,7 @@ struct ElementTable : PrecisionValues {
                         const Elements& codes, std::span<float> scales, bool begun, std::span<float> largest);
     void (*finish_codes)(const Stream& stream, const GroupGeometry& group, const Elements& masters,
                          const Elements& codes, std::span<float> scales, std::span<const float> largest);
+    void (*decode)(const Stream& stream, const Elements& codes, const float* scales, const Elements& to);
 
     // Of a checked build; else null.
     Fill close;           ///< with what full parameters are once they may not be read any more
@@ -192,10 +194,18 @@ constexpr ElementTable element_table_of() {
     }
     if constexpr (Precision::gathers_codes) {
         table.begin_codes = &begin_codes<Gather, Master>;
+        table.decode = [](const auto& stream, const auto& codes, const float* scales, const auto& to) {
+            run_each(
+                stream, codes.size(),
+                DecodeElement<Gather>{std::span<const Gather>(codes).data(), scales, std::span<float>(to).data()});
+        };
         if constexpr (!codes_in_blocks<Gather>) { table.finish_codes = &finish_codes<Gather, Master>; }
     } else if constexpr (Precision::has_master) {
         table.to_masters = [](const auto& stream, const auto& from, const auto& to) {
             Kernels::convert(stream, std::span<const Gather>(from), std::span<Master>(to));
+        };
+        table.to_gathered = [](const auto& stream, const auto& from, const auto& to) {
+            Kernels::convert(stream, std::span<const Master>(from), std::span<Gather>(to));
         };
     }
     if constexpr (checked) {

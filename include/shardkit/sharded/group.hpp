@@ -50,9 +50,6 @@ class MemoryReader {
 /// Whether a backward pass writes a microbatch's gradients, or nobody does.
 enum class Writes : std::uint8_t { backward, nobody };
 
-template <class Precision>
-class GroupState;
-
 /// The user's own full buffers, or empty.
 struct AdoptedElements {
     StoredElements parameters;
@@ -64,6 +61,15 @@ struct AdoptedElements {
 /// a checkpoint use groups through this class alone.
 class Group : NotCopied {
   public:
+    /// Collective over the mesh.
+    /// @throws MemoryError; std::invalid_argument when another group has adopted some of this memory
+    Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted,
+          SourceLocation where);
+    /// Waits for the streams' work on this group's memory. A destructor cannot report an error of that work: the next
+    /// wait does, if the stream keeps the error. Ends the program when a window, a handle or a step still refers to
+    /// the group.
+    ~Group();
+
     Rank& rank() const noexcept { return rank_; }
     const GroupGeometry& geometry() const noexcept { return geometry_; }
     const std::string& path() const noexcept { return geometry_.path; }
@@ -87,13 +93,6 @@ class Group : NotCopied {
     [[noreturn]] static void refuse_use(SourceLocation where, const char* text);
     [[noreturn]] void refuse_group(SourceLocation where, const char* text) const;
 
-    /// Returns the group with its element types, or null where they are not those of P.
-    template <class P>
-    GroupState<P>* as() noexcept {
-        return elements_ == &element_table<P> ? static_cast<GroupState<P>*>(this) : nullptr;
-    }
-
-    Group& any_group() noexcept { return *this; }
     const ElementTable& elements() const noexcept { return *elements_; }
     ParameterStore& parameters() noexcept { return parameters_; }
     GradientStore& gradients() noexcept { return gradients_; }
@@ -198,12 +197,32 @@ class Group : NotCopied {
     }
     /// Sets one parameter from its full values in every buffer of this rank.
     void write(std::size_t parameter, const TensorValueSource& values, SourceLocation where);
+    /// Calls write(how, target, origin, digest) for each buffer that holds a parameter's values between steps: the
+    /// master weights first, where the group has them. It begins with element `origin` of the flat order. The
+    /// parameter is torn until then; `digest`, unless null, takes the written values, which ranks compare.
+    template <class Write>
+    void write_each(std::size_t parameter, const Write& write) {
+        ValuesDigest values(geometry_.parameters[parameter].range.size());
+        write_buffers(statements_.compares_values() ? &values : nullptr, write);
+        settle_frozen(parameter);
+        parameters_.end_write();
+        torn_.end(parameter, TornValues::parameters);
+        if (statements_.compares_values()) { statements_.set_values(parameter, values); }
+    }
     /// Returns the elements that this rank holds of each parameter and of its master weights.
     std::vector<ShardInfo> shards();
     /// Returns the memory whose values the rank holds at the moment, an item for each row of the placement table that
     /// has some: not the optimizer's states, and reduced gradients only between their reduction and their update.
     /// Later work on the compute stream sees the values.
     List<HeldMemory> held();
+    /// Copy a whole tensor or gradient, as the functions of group_ref.hpp.
+    void read_full(std::size_t parameter, bool wanted, const TensorValueTarget& values, SourceLocation where);
+    void read_full_gradient(std::size_t parameter, double scale, const TensorValueTarget& values,
+                            SourceLocation where);
+    /// Calls show(to, type, values) with the elements that this rank updates, `geometry.updated` of the flat order:
+    /// the master weights where the group has them, joined for the call where they are split. `to_write`: takes over
+    /// what it has written.
+    void show_updated(bool to_write, ShownTo show, void* to);
     /// Returns memory for the elements that this rank updates as fp32, and with split masters joined.
     HostBuffer<float> buffer_of_masters() const;
     HostBuffer<float> join_masters() const;
@@ -310,39 +329,7 @@ class Group : NotCopied {
         return parameters_.shows_held() || (step_.busy() && gradients_.placed());
     }
 
-  protected:
-    /// Collective over the mesh.
-    /// @throws MemoryError; std::invalid_argument when another group has adopted some of this memory
-    Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted,
-          SourceLocation where);
-    /// Waits for the streams' work on this group's memory. A destructor cannot report an error of that work: the next
-    /// wait does, if the stream keeps the error. Ends the program when a window, a handle or a step still refers to
-    /// the group.
-    ~Group();
-
-    /// Makes the master weights of a frozen parameter those of its elements, which alone are in checkpoints.
-    void settle_frozen(std::size_t parameter);
-    /// Calls write(how, target, origin, digest) for each buffer that holds a parameter's values between steps: the
-    /// master weights first, where the group has them. It begins with element `origin` of the flat order.
-    template <class Write>
-    void for_each_written(ValuesDigest* digest, const Write& write) {
-        const StoredElements resting = parameters_.resting();
-        const std::size_t at_rest = parameters_.resting_range().begin;
-        const bool codes = geometry_.sizes.codes.gathered;
-        if (geometry_.keeps_master()) {
-            // Codes are made of masters; ranks compare these where they hold the same.
-            const bool compared = codes && geometry_.table.updated == Extent::full;
-            write(WrittenAs::masters, parameters_.master(), geometry_.updated.begin, compared ? digest : nullptr);
-        }
-        if (codes) { return; }
-        if (geometry_.splits_master()) {
-            write(WrittenAs::lower_halves, parameters_.halves(), geometry_.updated.begin, nullptr);
-            write(WrittenAs::upper_halves, resting, at_rest, digest);
-        } else {
-            write(WrittenAs::gathered, resting, at_rest, digest);
-        }
-    }
-
+  private:
     Rank& rank_;
     GroupGeometry geometry_;
     layout::FlatLayout layout_;
@@ -363,9 +350,28 @@ class Group : NotCopied {
     ParameterStore parameters_;
     GradientStore gradients_;
 
-  private:
     Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted);
+    /// Makes the master weights of a frozen parameter those of its elements, which alone are in checkpoints.
+    void settle_frozen(std::size_t parameter);
     void list_segments();
+    template <class Write>
+    void write_buffers(ValuesDigest* digest, const Write& write) {
+        const StoredElements resting = parameters_.resting();
+        const std::size_t at_rest = parameters_.resting_range().begin;
+        const bool codes = geometry_.sizes.codes.gathered;
+        if (geometry_.keeps_master()) {
+            // Codes are made of masters; ranks compare these where they hold the same.
+            const bool compared = codes && geometry_.table.updated == Extent::full;
+            write(WrittenAs::masters, parameters_.master(), geometry_.updated.begin, compared ? digest : nullptr);
+        }
+        if (codes) { return; }
+        if (geometry_.splits_master()) {
+            write(WrittenAs::lower_halves, parameters_.halves(), geometry_.updated.begin, nullptr);
+            write(WrittenAs::upper_halves, resting, at_rest, digest);
+        } else {
+            write(WrittenAs::gathered, resting, at_rest, digest);
+        }
+    }
     /// Makes the digests of adopted memory as it is now, which ranks compare.
     void digest_adopted();
     [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
@@ -417,4 +423,5 @@ inline std::array<bool, 4> Group::replicas(const GroupGeometry& group, const Gro
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
 
+#include <shardkit/sharded/group_functions.hpp>
 #include <shardkit/sharded/group_members.hpp>

@@ -210,15 +210,9 @@ inline List<HeldMemory> Group::held() {
 inline void Group::write(std::size_t parameter, const TensorValueSource& values, SourceLocation where) {
     begin_write(where);
     torn_.begin(parameter, TornValues::parameters, "load", where);
-    ValuesDigest digest(geometry_.parameters[parameter].range.size());
-    for_each_written(statements_.compares_values() ? &digest : nullptr,
-                     [&](WrittenAs how, const StoredElements& target, std::size_t origin, ValuesDigest* to) {
-                         elements_->write(rank_, geometry_.parameters[parameter], how, target, origin, values, to);
-                     });
-    settle_frozen(parameter);
-    parameters_.end_write();
-    torn_.end(parameter, TornValues::parameters);
-    if (statements_.compares_values()) { statements_.set_values(parameter, digest); }
+    write_each(parameter, [&](WrittenAs how, const StoredElements& target, std::size_t origin, ValuesDigest* digest) {
+        elements_->write(rank_, geometry_.parameters[parameter], how, target, origin, values, digest);
+    });
 }
 
 inline HostBuffer<float> Group::buffer_of_masters() const {
@@ -280,27 +274,62 @@ inline void Group::digest_adopted() {
     }
 }
 
-inline const std::string& path_of(const Group& group) noexcept { return group.path(); }
-inline std::span<const PlacedParameter> parameters_of(const Group& group) noexcept {
-    return group.geometry().parameters;
+inline void Group::read_full(std::size_t parameter, bool wanted, const TensorValueTarget& values,
+                             SourceLocation where) {
+    if (wanted) { check_whole("read_full", parameter, values.size(), values.bytes(), where); }
+    struct Window {
+        Group& group;
+        bool used;
+        ~Window() { used ? group.close_window() : group.drop_window(); }
+    };
+    open_window(Gathers::when_stale, where);
+    Window window{*this, false};
+    use_window(where);
+    window.used = true;
+    const Stream stream = rank_.compute_stream();
+    const IndexRange range = geometry_.parameters[parameter].range;
+    const auto copy = [&](const StoredElements& elements) {
+        const WholeTensor whole(rank_, comms_, geometry_, parameter, elements, stream, where);
+        if (!wanted) { return; }
+        values.type() == elements.type() ? whole.copy(values.bytes().data()) : whole.copy(values, 1);
+    };
+    const StoredElements elements = parameters_.full().subspan(range.begin, range.size());
+    if (elements_->decode == nullptr) { return copy(elements); }
+    const auto decoded = group_buffer<float>(rank_, path(), "decoded parameters", range.size());
+    elements_->decode(stream, elements, parameters_.scales(parameter), decoded.span());
+    copy(decoded.span());
+    stream.settle();
 }
-inline bool trains(const Group& group) noexcept { return group.trainable(); }
-inline const layout::FlatLayout& layout_of(const Group& group) noexcept { return group.layout(); }
-inline void list_shards(Group& group, std::vector<ShardInfo>& into) { into = group.shards(); }
-inline std::size_t number_of(const Group& group, std::string_view name, SourceLocation where) {
-    return group.geometry().number_of(name, where);
+inline void Group::read_full_gradient(std::size_t parameter, double scale, const TensorValueTarget& values,
+                                      SourceLocation where) {
+    require_gradients("read_full", where);
+    check_whole("read_full", parameter, values.size(), values.bytes(), where);
+    const Stream stream = rank_.reduction_stream();
+    HostBuffer<std::uint8_t> gathered;
+    const std::string what = concat("'", path(), "' reduced gradients");
+    const StoredElements full =
+        whole_group(rank_, comms_, geometry_, gradients_.reduced(), gathered, "gathered gradients", stream,
+                    {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
+    const IndexRange range = geometry_.parameters[parameter].range;
+    WholeTensor(rank_, comms_, geometry_, parameter, full.subspan(range.begin, range.size()), stream, where)
+        .copy(values, scale);
 }
-inline std::size_t number_of(const Group& group, std::ptrdiff_t number, SourceLocation where) {
-    return group.geometry().number_of(number, where);
-}
-inline void begin_initialize(Group& group, SourceLocation where) { group.begin_initialize(where); }
-inline void write_values(Group& group, std::size_t parameter, const TensorValueSource& values, SourceLocation where) {
-    group.write(parameter, values, where);
-}
-inline void load_values(Group& group, std::size_t parameter, const TensorValueSource& values, std::size_t count,
-                        std::span<const std::byte> memory, SourceLocation where) {
-    group.check_whole("load", parameter, count, memory, where);
-    group.write(parameter, values, where);
+inline void Group::show_updated(bool to_write, ShownTo show, void* to) {
+    const auto shown = [&](const StoredElements& elements) { show(to, elements.type(), elements.data()); };
+    if (geometry_.keeps_master()) {
+        shown(parameters_.master());
+        if (to_write && elements_->to_gathered != nullptr) {
+            elements_->to_gathered(rank_.compute_stream(), parameters_.master(), parameters_.gather_source());
+        }
+    } else if (geometry_.splits_master()) {
+        const auto joined = join_masters();
+        await_host_memory(rank_);
+        shown(joined.span());
+        if (to_write) { return split_masters(joined.span()); }
+        rank_.compute_stream().settle();
+    } else if (!geometry_.sizes.codes.gathered) {
+        shown(parameters_.gather_source());
+    }
 }
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

@@ -17,9 +17,11 @@
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/param/initial_values.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
+#include <shardkit/sharded/window.hpp>
 
-// A group without its types, in both forms. sharded/group_members.hpp defines what is declared here.
+// A group without its types, in both forms. sharded/group_functions.hpp defines what is declared here.
 
 namespace shardkit {
 struct ShardInfo;
@@ -43,6 +45,47 @@ void write_values(Group& group, std::size_t parameter, const TensorValueSource& 
 /// The same of `count` values at `memory`, which must be the parameter's.
 void load_values(Group& group, std::size_t parameter, const TensorValueSource& values, std::size_t count,
                  std::span<const std::byte> memory, SourceLocation where);
+
+/// Copies one whole tensor on the ranks with `wanted`. Collective as unshard, and over tp where it is split over it.
+/// @throws std::invalid_argument when the number of values is not the tensor's
+void read_full(Group& group, std::size_t parameter, bool wanted, const TensorValueTarget& values,
+               SourceLocation where);
+/// Copies one whole reduced gradient, times `scale`. Collective over the shard group, and over tp likewise.
+/// @throws std::invalid_argument likewise; UsageError without a gradient
+void read_full_gradient(Group& group, std::size_t parameter, double scale, const TensorValueTarget& values,
+                        SourceLocation where);
+
+/// Ends a group that make_group has made; null: none.
+void end_group(Group* group) noexcept;
+
+[[noreturn]] void refuse_use(SourceLocation where, const char* text);
+[[noreturn]] void refuse_group(const Group& group, SourceLocation where, const char* text);
+
+/// Takes elements of a group, whose type is a value.
+using ShownTo = void (*)(void* to, ElementType type, void* values);
+
+// Windows.
+void open_window(Group& group, Gathers gathers, SourceLocation where);
+void use_window(Group& group, SourceLocation opened);
+void close_window(Group& group) noexcept;
+/// Drops the full copy of a window that was never used.
+void drop_full(Group& group) noexcept;
+/// Elements of a whole tensor in the engine's memory.
+struct WholeElements {
+    void* at;
+    const TensorShape* shape;
+    const std::uint64_t* generation;  ///< which views compare in a checked build
+    const float* scales;              ///< of codes, else null
+};
+WholeElements shown_parameter(Group& group, std::size_t parameter);
+
+// Gradients.
+void drop_gradients(Group& group) noexcept;
+WholeElements gradient_of(Group& group, std::size_t parameter, std::size_t source) noexcept;
+/// Whether the backward pass must overwrite a parameter's gradient.
+bool overwrites(Group& group, std::size_t parameter) noexcept;
+/// How many gradients of each parameter a handle has.
+std::size_t sources_of(const Group& group) noexcept;
 
 /// Sets every element from value(path, parameter name, index in the whole tensor), or value(path, name)(index).
 template <class F>

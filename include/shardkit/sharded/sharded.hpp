@@ -19,13 +19,13 @@
 #include <shardkit/param/initial_values.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
-#include <shardkit/sharded/window.hpp>
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/sharded_state.hpp>
-#else
-#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/group_ref.hpp>
+#include <shardkit/sharded/sharded_state.hpp>
+#include <shardkit/sharded/tensor_value_source.hpp>
+#include <shardkit/sharded/window.hpp>
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/verbs/barrier.hpp>
 #include <shardkit/verbs/communicator.hpp>
 #endif
@@ -266,7 +266,9 @@ class Sharded {
     void load(const P& parameter, const Values& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::ValuesRules<const Values>::are_read) {
             static_assert(detail::ValuesOfGroup<Gather, const Values>::both_opaque);
-            live(where).load(number_of(parameter, where), detail::elements_of(values), where);
+            const std::span<const detail::ElementIn<const Values>> read = detail::elements_of(values);
+            detail::load_values(live(where).any_group(), number_of(parameter, where),
+                                detail::TensorValueSource::of(read), read.size(), std::as_bytes(read), where);
         }
     }
 
@@ -277,7 +279,8 @@ class Sharded {
     void read_full(const P& parameter, Values&& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::TargetRules<Values>::are_written) {
             static_assert(detail::ValuesOfGroup<Gather, Values>::both_opaque);
-            live(where).read_full(number_of(parameter, where), true, detail::elements_of(values), where);
+            detail::read_full(live(where).any_group(), number_of(parameter, where), true,
+                              detail::TensorValueTarget::of(detail::elements_of(values)), where);
         }
     }
     /// Copies one whole parameter on world rank `root` alone; the others pass an empty span. Collective as unshard.
@@ -290,23 +293,25 @@ class Sharded {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
                                    state_->rank().world_size());
         }
-        state_->read_full(number_of(parameter, where), state_->rank().rank() == root, detail::elements_of(values),
-                          where);
+        detail::read_full(state_->any_group(), number_of(parameter, where), state_->rank().rank() == root,
+                          detail::TensorValueTarget::of(detail::elements_of(values)), where);
     }
 
     /// Returns the elements that this rank holds of each parameter and of its master weights.
     std::vector<ShardInfo> shards(SourceLocation where = SourceLocation::current()) const {
-        return live(where).shards();
+        return live(where).ref().shards();
     }
 
-    const std::string& path(SourceLocation where = SourceLocation::current()) const { return live(where).path(); }
+    const std::string& path(SourceLocation where = SourceLocation::current()) const {
+        return live(where).ref().path();
+    }
     /// Returns the sizes of the flat buffer and of its shards.
     const layout::FlatLayout& layout(SourceLocation where = SourceLocation::current()) const {
-        return live(where).layout();
+        return live(where).ref().layout();
     }
     /// Returns the name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters(SourceLocation where = SourceLocation::current()) const {
-        return live(where).geometry().parameters;
+        return detail::parameters_of(live(where).any_group());
     }
     /// Calls f(place, number) for each parameter, in order, as named_parameters() of PyTorch. `place` is its
     /// PlacedParameter; window.view(number), load(number, ...) and the like take `number`.
@@ -320,14 +325,14 @@ class Sharded {
     template <class P>
     std::size_t number_of(const P& parameter, SourceLocation where = SourceLocation::current()) const {
         if constexpr (std::integral<P> || std::convertible_to<const P&, std::string_view>) {
-            return live(where).geometry().number_of(parameter, where);
+            return live(where).number_of(parameter, where);
         } else {
             static_assert(Group::template contains<P>, "Sharded: this parameter is not in the group");
             return Group::template index<P>;
         }
     }
     const Policy& policy(SourceLocation where = SourceLocation::current()) const { return live(where).policy(); }
-    bool trainable(SourceLocation where = SourceLocation::current()) const { return live(where).trainable(); }
+    bool trainable(SourceLocation where = SourceLocation::current()) const { return live(where).ref().trainable(); }
     Rank& rank(SourceLocation where = SourceLocation::current()) const { return live(where).rank(); }
 
   private:

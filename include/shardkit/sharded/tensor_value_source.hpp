@@ -55,6 +55,34 @@ class TensorValueSource {
     Read read_;
 };
 
+/// The user's memory for the values of a whole tensor, in row-major order. The type of its elements is a value.
+class TensorValueTarget {
+  public:
+    template <FloatingElement T>
+    static TensorValueTarget of(std::span<T> values) noexcept {
+        return {std::as_writable_bytes(values), values.size(), element_type_of<T>,
+                [](void* array, std::size_t first, std::span<const double> numbers) {
+                    T* to = static_cast<T*>(array) + first;
+                    for (const double number : numbers) { *to++ = to_element<T>(number); }
+                }};
+    }
+    std::size_t size() const noexcept { return size_; }
+    ElementType type() const noexcept { return type_; }
+    std::span<std::byte> bytes() const noexcept { return bytes_; }
+    /// Sets neighbouring elements, from `first` on, to the nearest ones.
+    void set(std::size_t first, std::span<const double> numbers) const { set_(bytes_.data(), first, numbers); }
+
+  private:
+    using Set = void (*)(void* array, std::size_t first, std::span<const double> numbers);
+    TensorValueTarget(std::span<std::byte> bytes, std::size_t size, ElementType type, Set sets) noexcept
+        : bytes_(bytes), size_(size), type_(type), set_(sets) {}
+
+    std::span<std::byte> bytes_;
+    std::size_t size_;
+    ElementType type_;
+    Set set_;
+};
+
 /// Rounds a value to the nearest T, by way of a master's type: of the master itself, that is T.
 template <class By>
 struct RoundToNearest {

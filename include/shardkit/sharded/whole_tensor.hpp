@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/fp16.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -29,111 +33,133 @@ namespace shardkit::detail {
 /// the number is small.
 inline std::size_t staged_elements(const Stream& stream) noexcept { return host_reads(stream) ? 1024 : 65536; }
 
-/// Gathers a group's values into `full` from `part`, this rank's shard or its piece of that: a piece across groups
-/// first, and then the shard within its group. Collective over the data ranks.
-template <class T>
-void gather_whole(const GroupCommunicators& comms, const GroupGeometry& group, std::span<const T> part,
-                  std::span<T> full, Stream stream, engine::CallSite site) {
-    if (group.pieces() == 1 || part.size() == group.own.size()) {
-        return all_gather(comms.shards, part, full, stream, site);
-    }
-    all_gather(comms.replicas, part, full.subspan(group.own.begin, group.own.size()), stream, site);
-    all_gather_in_place(comms.shards, full, stream, site);
-}
-
-/// Returns a group's values: `part`, this rank's, if that is all of them, and otherwise what is gathered of it into a
-/// buffer for it, as gather_whole.
-template <class T>
-std::span<const T> whole_group(Rank& rank, const GroupCommunicators& comms, const GroupGeometry& group,
-                               std::span<const T> part, HostBuffer<T>& gathered, std::string_view what, Stream stream,
-                               engine::CallSite site) {
+/// Returns a group's values: `part`, this rank's shard or its piece of that, if it is all of them, and otherwise what
+/// is gathered of it into a buffer for it: a piece across groups first, and then the shard within its group.
+/// Collective over the data ranks.
+inline StoredElements whole_group(Rank& rank, const GroupCommunicators& comms, const GroupGeometry& group,
+                                  const StoredElements& part, HostBuffer<std::uint8_t>& gathered,
+                                  std::string_view what, Stream stream, engine::CallSite site) {
     if (part.size() == group.buffer_numel) { return part; }
-    gathered = group_buffer<T>(rank, group.path, what, group.buffer_numel);
-    gather_whole(comms, group, part, gathered.span(), stream, site);
-    return gathered.span();
+    gathered = group_buffer<std::uint8_t>(rank, group.path, what, group.buffer_numel * size_of(part.type()));
+    const StoredElements full(gathered.span(), part.type());
+    if (group.pieces() == 1 || part.size() == group.own.size()) {
+        all_gather(comms.shards, part.type(), part, full, stream, site);
+    } else {
+        all_gather(comms.replicas, part.type(), part, full.subspan(group.own.begin, group.own.size()), stream, site);
+        all_gather_in_place(comms.shards, part.type(), full, stream, site);
+    }
+    return full;
 }
 
 /// One whole tensor of a group, read from this rank's part and gathered over tp and ep where it is split over them.
 /// Order:   after what `stream` was given. Collective over tp and ep where the tensor is split over them.
-template <class T>
 class WholeTensor {
   public:
     /// `group` and `part` must outlive this object.
     WholeTensor(Rank& rank, const GroupCommunicators& over, const GroupGeometry& group, std::size_t parameter,
-                std::span<const T> part, Stream stream, SourceLocation where)
+                const StoredElements& part, Stream stream, SourceLocation where)
         : group_(group), parameter_(parameter), stream_(stream), parts_(part) {
-        const auto gather = [&](const Communicator& ranks, const char* text, auto& gathered) {
+        const auto gather = [&](const Communicator& ranks, const char* text, HostBuffer<std::uint8_t>& gathered) {
             if (ranks.size() == 1) { return; }
-            gathered = group_buffer<T>(rank, group.path, text, parts_.size() * ranks.size());
+            const ElementType type = parts_.type();
+            gathered =
+                group_buffer<std::uint8_t>(rank, group.path, text, parts_.size() * ranks.size() * size_of(type));
             const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
-            all_gather(ranks, parts_, gathered.span(), stream, {where, subject_of(ranks, what)});
-            parts_ = gathered.span();
+            const StoredElements all(gathered.span(), type);
+            all_gather(ranks, type, parts_, all, stream, {where, subject_of(ranks, what)});
+            parts_ = all;
         };
         if (group.parameters[parameter].split_over_tp()) { gather(over.tp, "a tensor gathered over tp", over_tp_); }
         if (group.parameters[parameter].experts) { gather(over.ep, "a tensor gathered over ep", over_ep_); }
     }
 
-    /// Copies the tensor in row-major order. Long runs are copied directly, without staging. The host waits for the
-    /// stream.
-    void copy(std::span<T> to) const {
-        for_each_part([&](std::span<const T> elements, const TensorPart& part, List<T>& staged) {
+    /// Copies the tensor in row-major order as it is. Long runs are copied directly, without staging. The host waits
+    /// for the stream.
+    void copy(std::byte* to) const {
+        const std::size_t size = size_of(parts_.type());
+        for_each_part([&](const StoredElements& elements, const TensorPart& part, std::span<std::uint8_t> staged) {
+            const std::size_t most = staged.size() / size;
             for (std::size_t at = 0; at < elements.size();) {
                 std::size_t count = std::min(part.run_at(at), elements.size() - at);
-                if (count >= staged.size()) {
-                    host::AnyKernels::copy_out(stream_, elements.subspan(at, count),
-                                               to.subspan(part.whole_index(at), count));
+                if (count >= most) {
+                    copy_out(elements.subspan(at, count), to + part.whole_index(at) * size);
                 } else {
-                    count = std::min(staged.size(), elements.size() - at);
-                    copy_staged(elements, part, at, std::span<T>(staged).first(count), to,
-                                [](T value) { return value; });
+                    count = std::min(most, elements.size() - at);
+                    copy_out(elements.subspan(at, count), staged.data());
+                    part.for_each_run(at, at + count, [&](std::size_t i, std::size_t whole, std::size_t run) {
+                        std::memcpy(to + whole * size, staged.data() + (i - at) * size, run * size);
+                    });
                 }
                 at += count;
             }
         });
     }
-    /// Copies the tensor in another type.
-    template <class To>
-    void copy(std::span<To> to) const {
-        convert(to, [](T value) { return static_cast<Arithmetic<To>>(static_cast<Arithmetic<T>>(value)); });
-    }
-    /// Writes to[i] = converted(element i).
-    template <class To, class Convert>
-    void convert(std::span<To> to, const Convert& converted) const {
-        for_each_part([&](std::span<const T> elements, const TensorPart& part, List<T>& staged) {
-            for (std::size_t at = 0; at < elements.size(); at += staged.size()) {
-                const std::size_t count = std::min(staged.size(), elements.size() - at);
-                copy_staged(elements, part, at, std::span<T>(staged).first(count), to, converted);
+    /// Copies the tensor, times `scale`, as elements of the target's type.
+    void copy(const TensorValueTarget& to, double scale) const {
+        for_each_part([&](const StoredElements& elements, const TensorPart& part, std::span<std::uint8_t> staged) {
+            const std::size_t most = staged.size() / size_of(parts_.type());
+            for (std::size_t at = 0; at < elements.size(); at += most) {
+                const std::size_t count = std::min(most, elements.size() - at);
+                copy_out(elements.subspan(at, count), staged.data());
+                const StoredElements here(staged, parts_.type());
+                part.for_each_run(at, at + count, [&](std::size_t i, std::size_t whole, std::size_t run) {
+                    double numbers[128];
+                    for (std::size_t done = 0; done < run;) {
+                        const std::size_t some = std::min(std::size(numbers), run - done);
+                        widen(here.subspan(i - at + done, some), scale, numbers);
+                        to.set(whole + done, {numbers, some});
+                        done += some;
+                    }
+                });
             }
         });
     }
 
   private:
+    /// Writes elements in host memory, times `scale`, as doubles.
+    static void widen(const StoredElements& from, double scale, double* to) {
+        const auto as = [&]<class T>(std::type_identity<T>) {
+            const T* const elements = static_cast<const T*>(from.data());
+            for (std::size_t i = 0; i < from.size(); ++i) {
+                to[i] = static_cast<double>(static_cast<Arithmetic<T>>(elements[i])) * scale;
+            }
+        };
+        switch (from.type()) {
+            case ElementType::fp64:
+                return as(std::type_identity<double>{});
+            case ElementType::bf16:
+                return as(std::type_identity<bf16>{});
+            case ElementType::fp16:
+                return as(std::type_identity<fp16>{});
+            default:
+                return as(std::type_identity<float>{});
+        }
+    }
     /// Calls f(elements, their part of the tensor, staging memory) for each part.
     template <class F>
     void for_each_part(const F& f) const {
         const std::size_t numel = group_.parameters[parameter_].range.size();
-        List<T> staged(std::min(staged_elements(stream_), numel));
+        List<std::uint8_t> staged(std::min(staged_elements(stream_), numel) * size_of(parts_.type()));
         const PlacedParameter& p = group_.parameters[parameter_];
         const std::size_t of_stack = p.split_over_tp() ? group_.tp : 1;
         for (std::size_t number = 0; number * numel < parts_.size(); ++number) {
-            f(parts_.subspan(number * numel, numel), p.part.of(number % of_stack, number / of_stack), staged);
+            f(parts_.subspan(number * numel, numel), p.part.of(number % of_stack, number / of_stack),
+              std::span<std::uint8_t>(staged));
         }
     }
-    /// Copies staged.size() elements of the part, from index `at` on.
-    template <class To, class Convert>
-    void copy_staged(std::span<const T> elements, const TensorPart& part, std::size_t at, std::span<T> staged,
-                     std::span<To> to, const Convert& converted) const {
-        host::AnyKernels::copy_out(stream_, elements.subspan(at, staged.size()), staged);
-        part.for_each_run(at, at + staged.size(), [&](std::size_t i, std::size_t whole, std::size_t run) {
-            for (std::size_t k = 0; k < run; ++k) { to[whole + k] = static_cast<To>(converted(staged[i - at + k])); }
-        });
+    void copy_out(const StoredElements& elements, void* to) const {
+        const auto from = elements.bytes();
+        host::AnyKernels::copy_out(stream_,
+                                   std::span(reinterpret_cast<const std::uint8_t*>(from.data()), from.size()),
+                                   std::span(static_cast<std::uint8_t*>(to), from.size()));
     }
+
     const GroupGeometry& group_;
     std::size_t parameter_;
     Stream stream_;
-    std::span<const T> parts_;
-    HostBuffer<T> over_tp_;
-    HostBuffer<T> over_ep_;
+    StoredElements parts_;
+    HostBuffer<std::uint8_t> over_tp_;
+    HostBuffer<std::uint8_t> over_ep_;
 };
 
 /// In which form a buffer has a parameter's values between steps.

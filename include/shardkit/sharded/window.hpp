@@ -81,7 +81,7 @@ class SHARDKIT_CONSUMABLE Window {
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
                                                 SourceLocation where = SourceLocation::current()) const& {
         if (state_ == nullptr) { State::refuse_use(where, "window used after its end"); }
-        return whole(state_->geometry().number_of(parameter, where));
+        return whole(state_->number_of(parameter, where));
     }
     template <class NameOrNumber>
     void view(const NameOrNumber&, SourceLocation = SourceLocation::current()) const&& = delete;
@@ -112,7 +112,7 @@ class PendingWindow {
     }
     ~PendingWindow() {
         // The compute stream releases the buffer, while the gather that still writes it runs in another stream.
-        if (window_.open()) { state_->parameters().drop(); }
+        if (window_.open()) { state_->drop_full(); }
     }
 
     /// Returns the window.

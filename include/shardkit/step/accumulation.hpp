@@ -3,138 +3,18 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string_view>
 #include <utility>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/dynamic.hpp>
-#include <shardkit/detail/identity.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/step/argument_types.hpp>
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/step/slices.hpp>
+#include <shardkit/step/step_scope.hpp>
 
-namespace shardkit::detail SHARDKIT_BUILD {
-
-/// Reserves the groups of a model for one training step: while it lives, no second step over them can start. Its end
-/// releases them, whether the step was completed or abandoned by an exception. Move-only.
-class StepScope {
-  public:
-    /// `count` is the number of microbatches of every group, 0 if it is not known in advance.
-    /// @throws UsageError when one of the groups is in another step; no group is changed then
-    StepScope(const Model& groups, std::size_t count, SourceLocation where);
-    StepScope(StepScope&& other) noexcept
-        : groups_(std::exchange(other.groups_, std::nullopt)), number_(std::exchange(other.number_, 0)) {}
-    StepScope& operator=(StepScope&& other) noexcept {
-        StepScope taken(std::move(other));
-        StepScope ends(std::move(*this));
-        groups_ = std::exchange(taken.groups_, std::nullopt);
-        number_ = std::exchange(taken.number_, 0);
-        return *this;
-    }
-    ~StepScope();  // NOLINT(bugprone-exception-escape): its groups live, so that walking them throws nothing
-
-    bool live() const noexcept { return static_cast<bool>(groups_); }
-    const Model& groups() const { return *groups_; }
-    /// Returns a number that no other step of the process has; 0 after a move from this object.
-    std::uint64_t number() const noexcept { return number_; }
-
-  private:
-    /// Returns the recorder or follower that is attached to all of the groups, null if there is none.
-    static StepDirector* director_of(const Model& groups, SourceLocation where);
-
-    std::optional<Model> groups_;
-    std::uint64_t number_ = new_identity();
-};
-
-inline StepScope::StepScope(const Model& groups, std::size_t count, SourceLocation where) : groups_(groups) {
-    static_cast<void>(detail::rank_of(groups, where));
-    static_cast<void>(first_by_slices(groups, where));
-    StepDirector* const director = director_of(groups, where);
-    std::size_t begun = 0;
-    try {
-        for (Group& group : Access::each(groups, where)) {
-            group.begin_step(number_, count, where);
-            ++begun;
-        }
-        if (director != nullptr) [[unlikely]] { director->begin_step(begun, where); }
-    } catch (...) {
-        for (Group& group : Access::each(groups, where)) {
-            if (begun-- == 0) { break; }
-            group.end_step();
-        }
-        throw;
-    }
-}
-
-inline StepScope::~StepScope() {  // NOLINT(bugprone-exception-escape): as above
-    if (!groups_) { return; }
-    // The director is looked up here and not stored: a recorder ends when `record` returns, even before the step
-    // does. The groups are alive: one that ends during a step ends the program.
-    StepDirector* director = nullptr;
-    for (Group& group : Access::each(*groups_, SourceLocation{})) {
-        group.end_step();
-        director = group.directed().director();
-    }
-    if (director != nullptr) [[unlikely]] { director->end_step(); }
-}
-
-inline StepDirector* StepScope::director_of(const Model& groups, SourceLocation where) {
-    StepDirector* first = nullptr;
-    std::size_t number = 0;
-    for (Group& group : Access::each(groups, where)) {
-        StepDirector* const its = group.directed().any();
-        if (number++ == 0) { first = its; }
-        if (its != first) {
-            group.refuse_group(
-                where, "a schedule is followed, or a step recorded, for some of these groups and not for all");
-        }
-    }
-    return first;
-}
-
-/// An optimizer that updates each group of a step behind the group's last reduction.
-class BackwardUpdates {
-  public:
-    /// Checks that the group can be updated. @throws UsageError when a window is open
-    virtual void check_group(const Group& group, SourceLocation where) const = 0;
-    /// Takes note that the group's last reduction is under way, and gives the update of the group before, which by
-    /// now has not to be waited for, to the compute stream.
-    virtual void update_group(Group& group, SourceLocation where) = 0;
-    /// Gives the update that is left to the compute stream, and its gradients back behind it.
-    virtual void flush() = 0;
-    /// Ends the step. One that is not complete leaves the updated groups torn.
-    enum class End : std::uint8_t { complete, abandoned };
-    virtual void end_backward(End end) noexcept = 0;
-
-  protected:
-    ~BackwardUpdates() = default;
-};
-
-/// An accumulation's link to the optimizer that updates its groups in the backward pass, if any. Move-only.
-class BackwardStep {
-  public:
-    BackwardStep() noexcept = default;
-    BackwardStep(BackwardStep&& other) noexcept : updates_(std::exchange(other.updates_, nullptr)) {}
-    BackwardStep& operator=(BackwardStep&& other) noexcept {
-        std::swap(updates_, other.updates_);
-        return *this;
-    }
-    ~BackwardStep() { end(BackwardUpdates::End::abandoned); }
-
-    void begin(BackwardUpdates& updates) noexcept { updates_ = &updates; }
-    BackwardUpdates* get() const noexcept { return updates_; }
-    void end(BackwardUpdates::End how) noexcept {
-        if (updates_ != nullptr) { std::exchange(updates_, nullptr)->end_backward(how); }
-    }
-
-  private:
-    BackwardUpdates* updates_ = nullptr;
-};
-
-}  // namespace shardkit::detail SHARDKIT_BUILD
-
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step. It
 /// covers all groups of the model, so that the norm and the update cannot miss one: a group without a gradient is an
@@ -174,10 +54,7 @@ class Accumulation {
     /// in each.
     template <class Layer, std::integral Count>
     void set_microbatches(Layer& layer, Count count, SourceLocation where = SourceLocation::current()) {
-        detail::Group& group = group_of(layer, "set_microbatches", where);
-        const std::size_t number = count_of(count, where);
-        check_number(group, number, where);
-        set_number(group, number, where);
+        set_of(detail::group_of(layer, where), count_of(count, where), where);
     }
 
     /// Hands out the gradients of one microbatch of `layer`, for the backward pass to add to. They start at zero, or
@@ -187,8 +64,8 @@ class Accumulation {
     /// model's
     template <class Layer>
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        auto& state = group_of(layer, "gradients", where);
-        take(state, "gradients", detail::Writes::backward, where);
+        auto& state = detail::Access::state(layer, where);
+        take(state.any_group(), where);
         return detail::Access::make<typename Layer::Gradients>(state, where);
     }
 
@@ -201,14 +78,7 @@ class Accumulation {
         if (state == nullptr) {
             State::refuse_use(where, "Accumulation::add: this gradient handle was already added");
         }
-        try {
-            state->require_accumulation(scope_.number(), "add", where);
-            check_update(*state, where);
-        } catch (...) {
-            state->drop_gradients();
-            throw;
-        }
-        add_to(*state, "add", where);
+        add_taken(state->any_group(), where);
     }
     template <class Handle>
     void add(Handle& /*handle*/, SourceLocation /*where*/ = SourceLocation::current()) {
@@ -220,17 +90,14 @@ class Accumulation {
     /// collective.
     template <class Layer>
     void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        auto& state = group_of(layer, "add_zero", where);
-        check_update(state, where);
-        take(state, "add_zero", detail::Writes::nobody, where);
-        add_to(state, "add_zero", where);
+        add_zeros(detail::group_of(layer, where), where);
     }
 
     /// Marks `layer` as having no gradient in this step on any rank. No collective runs, and the optimizer leaves its
     /// parameters, states and step count unchanged (as PyTorch does for a gradient of None).
     template <class Layer>
     void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        group_of(layer, "skip", where).skip_step(where);
+        skip_step(detail::group_of(layer, where), where);
     }
 
   private:
@@ -244,44 +111,13 @@ class Accumulation {
         }
         return static_cast<std::size_t>(count);
     }
-    /// Returns the state of a layer of the model.
-    template <class Layer>
-    auto& group_of(Layer& layer, std::string_view verb, SourceLocation where) const {
-        auto& state = detail::Access::state(layer, where);
-        state.require_accumulation(scope_.number(), verb, where);
-        return state;
-    }
-    template <class State>
-    void take(State& state, std::string_view verb, detail::Writes writes, SourceLocation where) {
-        if (backward_.get() != nullptr && !state.has_room_for_gradients()) [[unlikely]] { backward_.get()->flush(); }
-        state.take_gradients(where, verb, writes);
-    }
-    template <class State>
-    void add_to(State& state, std::string_view verb, SourceLocation where) {
-        state.add_gradients(where, verb);
-        if (state.has_all_microbatches()) { finish_group(state, verb, where); }
-    }
-    /// Checks, before a reduction that an update may follow, that the update can be made.
-    void check_update(const detail::Group& group, SourceLocation where) const {
-        if (backward_.get() != nullptr) [[unlikely]] { backward_.get()->check_group(group, where); }
-    }
-    void finish_group(detail::Group& group, std::string_view verb, SourceLocation where) {
-        group.finish_gradients(where, verb);
-        if (backward_.get() != nullptr) [[unlikely]] { backward_.get()->update_group(group, where); }
-    }
     void set_all(std::size_t count, SourceLocation where);
-    static void check_number(const detail::Group& group, std::size_t count, SourceLocation where);
-    void set_number(detail::Group& group, std::size_t count, SourceLocation where) {
-        if (!group.trainable() || !group.step().accumulating()) { return; }
-        check_update(group, where);
-        group.set_microbatches(count);
-        if (group.has_all_microbatches()) { finish_group(group, "set_microbatches", where); }
-    }
-
-    const Model& groups(SourceLocation where) const {
-        if (!scope_.live()) { detail::Group::refuse_use(where, "reduce: this accumulation was already reduced"); }
-        return scope_.groups();
-    }
+    void set_of(detail::Group& group, std::size_t count, SourceLocation where);
+    void take(detail::Group& group, SourceLocation where);
+    void add_taken(detail::Group& group, SourceLocation where);
+    void add_zeros(detail::Group& group, SourceLocation where);
+    void skip_step(detail::Group& group, SourceLocation where);
+    const Model& groups(SourceLocation where) const;
     /// Makes the remaining reductions and hands the step over.
     detail::StepScope finish(SourceLocation where) &&;
 
@@ -289,42 +125,8 @@ class Accumulation {
     detail::BackwardStep backward_;  // ends before the step does
 };
 
-inline void Accumulation::check_number(const detail::Group& group, std::size_t count, SourceLocation where) {
-    if (!group.trainable() || group.step().skipped()) { return; }
-    static_cast<void>(group.known_microbatches(count, where));
-    const std::size_t added = group.step().added();
-    if (added > count || (added < count && !group.step().accumulating())) {
-        throw_usage_error(where, "'", group.path(), "': set_microbatches(", count, ") after ", added, " were added",
-                          group.step().accumulating() ? "" : " and reduced");
-    }
-}
+}  // namespace SHARDKIT_FACE
 
-inline void Accumulation::set_all(std::size_t count, SourceLocation where) {
-    const Model& model = groups(where);
-    using detail::Access;
-    for (detail::Group& group : Access::each(model, where)) { check_number(group, count, where); }
-    for (detail::Group& group : Access::each(model, where)) { set_number(group, count, where); }
-}
-
-inline detail::StepScope Accumulation::finish(SourceLocation where) && {
-    const Model& model = groups(where);
-    const auto unfinished = [&](const auto& f) {
-        for (detail::Group& group : detail::Access::each(model, where)) {
-            if (group.trainable() && group.step().accumulating()) { f(group); }
-        }
-    };
-    unfinished([&](detail::Group& group) {
-        const std::size_t added = group.step().added();
-        if (added != 0 && added < group.microbatches()) {
-            throw_usage_error(where, "'", group.path(), "': reduce() after ", added, " of ", group.microbatches(),
-                              " microbatches; call add, or add_zero for one that did not use it");
-        }
-    });
-    unfinished([&](detail::Group& group) { check_update(group, where); });
-    unfinished([&](detail::Group& group) { finish_group(group, "reduce", where); });
-    if (backward_.get() != nullptr) { backward_.get()->flush(); }
-    backward_.end(detail::BackwardUpdates::End::complete);
-    return std::move(scope_);
-}
-
-}  // namespace shardkit SHARDKIT_BUILD
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/step/accumulation_members.hpp>
+#endif

@@ -4,7 +4,10 @@
 #include <type_traits>
 
 #include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/range.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 // What the verbs of a step say of their arguments' types, in both forms.
@@ -12,10 +15,10 @@
 namespace shardkit SHARDKIT_CHECKED_BUILD {
 class Model;
 }
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 class Accumulation;
 class Reduced;
-}  // namespace SHARDKIT_BUILD
+}  // namespace SHARDKIT_FACE
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -41,6 +44,16 @@ template <Range T>
 struct LayerOf<T> {
     using type = RangeValue<T>;
 };
+
+/// Returns the group of a Sharded, or of a GroupRef, without its types.
+template <class Layer>
+Group& group_of(const Layer& layer, SourceLocation where = SourceLocation::current()) {
+    if constexpr (std::is_same_v<std::remove_const_t<Layer>, GroupRef>) {
+        return Access::state(layer, where);
+    } else {
+        return Access::state(layer, where).any_group();
+    }
+}
 
 template <class... T>
 inline constexpr bool all_sharded = sizeof...(T) > 0 &&

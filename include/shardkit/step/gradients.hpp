@@ -69,9 +69,9 @@ class Gradients {
         if constexpr (ParamType<P> || AliasType<P>) {
             constexpr bool in_group = State::Group::template contains<P>;
             static_assert(in_group, "Gradients: this parameter is not in the group");
-            return state_->gradients().overwrites(State::Group::template index<P>);
+            return state_->overwrites(State::Group::template index<P>);
         } else {
-            return state_->gradients().overwrites(state_->geometry().number_of(parameter, where));
+            return state_->overwrites(state_->number_of(parameter, where));
         }
     }
     /// Returns a view of the whole gradient of the parameter with that name or number.
@@ -79,7 +79,7 @@ class Gradients {
     template <class NameOrNumber>
     auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {
         if (state_ == nullptr) { refuse_added(where); }
-        return whole(state_->geometry().number_of(parameter, where));
+        return whole(state_->number_of(parameter, where));
     }
 
     /// Returns how many gradients of each parameter the handle has. It is 1 but for experts that ep ranks share, of a
@@ -88,7 +88,7 @@ class Gradients {
     /// @throws UsageError after the handle was added
     std::size_t sources(SourceLocation where = SourceLocation::current()) const {
         if (state_ == nullptr) { refuse_added(where); }
-        return state_->geometry().sources();
+        return state_->sources();
     }
     /// Returns a view of a parameter's gradient of the tokens of one of these ranks, 0 to sources() - 1. The
     /// parameter is given by its type, name or number.
@@ -105,7 +105,7 @@ class Gradients {
             static_assert(State::Group::template contains<P>, "Gradients: this parameter is not in the group");
             return part(State::Group::template index<P>, source);
         } else {
-            return part(state_->geometry().number_of(parameter, where), source);
+            return part(state_->number_of(parameter, where), source);
         }
     }
 
@@ -117,7 +117,7 @@ class Gradients {
         State::refuse_use(where, "gradient handle used after it was added");
     }
     auto whole(std::size_t parameter) const {
-        if (state_->geometry().sources() > 1) [[unlikely]] {
+        if (state_->sources() > 1) [[unlikely]] {
             state_->refuse_group(
                 taken_,
                 "each rank that shares the experts has gradients of its own, as its slices are added "
@@ -126,13 +126,12 @@ class Gradients {
         return part(parameter, 0);
     }
     auto part(std::size_t parameter, std::size_t source) const {
-        if (!asked_ && state_->gradients().overwrites(parameter)) [[unlikely]] {
+        if (!asked_ && state_->overwrites(parameter)) [[unlikely]] {
             state_->refuse_group(taken_,
                                  "a gradient that was not zeroed is used, and nobody has asked whether it is to be "
                                  "overwritten; expected gradients.overwrites(parameter) before");
         }
-        auto* const its = static_cast<typename State::Gradient*>(state_->gradients().of_source(source).data());
-        return state_->view(parameter, its, state_->gradient_generation(), taken_);
+        return state_->gradient(parameter, source, taken_);
     }
 
     State* state_;

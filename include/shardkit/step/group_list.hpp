@@ -31,27 +31,29 @@ struct GroupList : NotCopied {
     std::atomic<std::size_t> holders{1};
 };
 
-inline GroupList* new_list() { return new GroupList; }
-inline void add_group(GroupList& list, Group* group) {
+SHARDKIT_CORE_INLINE GroupList* new_list() { return new GroupList; }
+SHARDKIT_CORE_INLINE void add_group(GroupList& list, Group* group) {
     if (group == nullptr) {
         list.members.push_back({nullptr, 0, {}, {}});
     } else {
         list.members.push_back({group, group->identity(), group->life(), group->path()});
     }
 }
-inline void add_groups(GroupList& list, const GroupList* more) {
+SHARDKIT_CORE_INLINE void add_groups(GroupList& list, const GroupList* more) {
     if (more == nullptr) { return add_group(list, nullptr); }
     list.members.append(more->members.begin(), more->members.end());
 }
-inline GroupList* hold(GroupList* list) noexcept {
+SHARDKIT_CORE_INLINE GroupList* hold(GroupList* list) noexcept {
     if (list != nullptr) { ++list->holders; }
     return list;
 }
-inline void release(GroupList* list) noexcept {
+SHARDKIT_CORE_INLINE void release(GroupList* list) noexcept {
     if (list != nullptr && --list->holders == 0) { delete list; }
 }
-inline std::size_t size_of(const GroupList* list) noexcept { return list == nullptr ? 0 : list->members.size(); }
-inline Group& group_of(const GroupList* list, std::size_t number, SourceLocation where) {
+SHARDKIT_CORE_INLINE std::size_t size_of(const GroupList* list) noexcept {
+    return list == nullptr ? 0 : list->members.size();
+}
+SHARDKIT_CORE_INLINE Group& group_of(const GroupList* list, std::size_t number, SourceLocation where) {
     const GroupList::Member& member = list->members[number];
     if (!member.life.expired()) [[likely]] { return *member.group; }
     if (member.group == nullptr) {
@@ -61,13 +63,13 @@ inline Group& group_of(const GroupList* list, std::size_t number, SourceLocation
                       "': this group of the model has ended or was assigned to since the model was made; expected "
                       "groups that outlive their model: make the model anew, and its optimizer");
 }
-inline void require_list(const GroupList* list, SourceLocation where) {
+SHARDKIT_CORE_INLINE void require_list(const GroupList* list, SourceLocation where) {
     if (list != nullptr) [[likely]] { return; }
     Group::refuse_use(where,
                       "a Model, or an optimizer over it, was used after it was moved from: use the one that it was "
                       "moved to, or copy the Model instead");
 }
-inline bool same_groups(const GroupList* a, const GroupList* b) noexcept {
+SHARDKIT_CORE_INLINE bool same_groups(const GroupList* a, const GroupList* b) noexcept {
     if (a == b) { return true; }
     if (size_of(a) != size_of(b) || a == nullptr || b == nullptr) { return false; }
     for (std::size_t i = 0; i < a->members.size(); ++i) {

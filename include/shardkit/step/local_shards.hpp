@@ -2,90 +2,126 @@
 #pragma once
 
 #include <concepts>
-#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/torn_values.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/sharded/group_ref.hpp>
+#include <shardkit/step/argument_types.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/step/shard_runs.hpp>
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/group.hpp>
+#endif
 
 // Access to what a rank holds between windows: for moving averages of weights, norms of single parameters, and
 // optimizers that no update rule describes.
 
-namespace shardkit {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
-namespace detail {
+/// Calls show(to, type, values) with the elements that this rank updates: master weights, or gathered ones where the
+/// group keeps none. Where they are written, every parameter is torn until it has returned.
+void show_updated(Group& group, bool to_write, ShownTo show, void* to, SourceLocation where);
+/// Returns which elements these are, of the group's flat order.
+IndexRange updated_of(const Group& group) noexcept;
+/// Sums of gradients that this rank has of a group.
+struct GradientSums {
+    void* data;
+    IndexRange flat;                  ///< of the group's flat order
+    double scale;                     ///< turns a sum into a gradient
+    const std::uint64_t* generation;  ///< which views compare in a checked build
+};
+/// Returns those that the program's own kernels have made, after every reduction.
+/// @throws UsageError where there are none
+GradientSums own_sums(Group& group, SourceLocation where);
+/// Returns those of a step. @throws UsageError as that
+GradientSums sums_of(const Reduced& reduced, Group& group, SourceLocation where);
 
-/// Returns the group's reduced gradients after waiting for every reduction.
-template <class State>
-StoredElements await_sums(State& state) {
-    state.gradients().wait();
-    await_host_memory(state.rank());
-    return state.gradients().reduced();
+#ifndef SHARDKIT_COMPILED
+SHARDKIT_CORE_INLINE void show_updated(Group& group, bool to_write, ShownTo show, void* to, SourceLocation where) {
+    const char* const verb = to_write ? "update_shards" : "read_shards";
+    group.require_whole(verb, where);
+    if (to_write) { group.begin_write(where); }
+    await_host_memory(group.rank());
+    if (!to_write) { return group.show_updated(false, show, to); }
+    const std::size_t parameters = group.geometry().parameters.size();
+    for (std::size_t p = parameters; p > 0; --p) { group.torn().begin(p - 1, TornValues::parameters, verb, where); }
+    group.show_updated(true, show, to);
+    for (std::size_t p = 0; p < parameters; ++p) { group.torn().end(p, TornValues::parameters); }
+    group.end_load();
 }
-
-/// Calls show(values) with the elements that this rank updates: master weights, or gathered ones where the group
-/// keeps none.
-template <class State, class Show>
-void show_updated(State& state, const Show& show, SourceLocation where) {
-    state.require_whole("read_shards", where);
-    await_host_memory(state.rank());
-    state.show_updated(show);
+SHARDKIT_CORE_INLINE IndexRange updated_of(const Group& group) noexcept { return group.geometry().updated; }
+/// Waits for every reduction.
+inline GradientSums await_sums(Group& group, double scale) {
+    group.gradients().wait();
+    await_host_memory(group.rank());
+    return {group.gradients().reduced().data(), group.gradients().reduced_range(), scale,
+            &group.gradient_generation()};
 }
-/// The same to write them: every parameter is torn until `show` has returned.
-template <class State, class Show>
-void write_updated(State& state, const Show& show, SourceLocation where) {
-    state.require_whole("update_shards", where);
-    state.begin_write(where);
-    await_host_memory(state.rank());
-    const std::size_t parameters = state.geometry().parameters.size();
-    for (std::size_t p = parameters; p > 0; --p) {
-        state.torn().begin(p - 1, TornValues::parameters, "update_shards", where);
-    }
-    state.write_updated(show);
-    for (std::size_t p = 0; p < parameters; ++p) { state.torn().end(p, TornValues::parameters); }
-    state.end_load();
-}
-
-/// Returns a function of the elements that this rank updates, which calls f(run) for each parameter's. `Shown` adds
-/// const to the runs or leaves them.
-template <template <class> class Shown, class State, class F>
-auto runs_for(State& state, const F& f, SourceLocation where) {
-    check_shard_function<Shown, typename State::Precision, F>();
-    return [&state, &f, where](auto values) {
-        using Value = Shown<typename decltype(values)::value_type>;
-        if constexpr (std::invocable<const F&, ShardRun<Value>>) {
-            const GroupGeometry& group = state.geometry();
-            list_runs<Value>(group.parameters, group.updated, !group.trainable, values.data(), f);
-        } else {
-            state.refuse_group(where, other_shards);
-        }
-    };
-}
-/// Returns a group's sums for gradient_shard, after every reduction. @throws UsageError where there are none
-template <class State>
-StoredElements own_sums(State& state, SourceLocation where) {
-    if (state.step().busy()) {
-        state.refuse_group(
+SHARDKIT_CORE_INLINE GradientSums own_sums(Group& group, SourceLocation where) {
+    if (group.step().busy()) {
+        group.refuse_group(
             where,
             "gradient_shard(layer) is for sums of the program's own, before assume_reduced, and a step "
             "over the group is under way; read its gradients by gradient_shard(reduced, layer)");
     }
-    state.step().require_release(state.path(), "gradient_shard", where);
-    return await_sums(state);
+    group.step().require_release(group.path(), "gradient_shard", where);
+    return await_sums(group, 1);
 }
-/// Returns those of a step for gradient_shard. @throws UsageError as that
-template <class Layer>
-StoredElements sums_of(const Reduced& reduced, Layer& layer, SourceLocation where) {
-    auto& state = Access::state_of(reduced, layer, "gradient_shard", where);
-    state.require_gradients("gradient_shard", where);
-    return await_sums(state);
+SHARDKIT_CORE_INLINE GradientSums sums_of(const Reduced& reduced, Group& group, SourceLocation where) {
+    Access::require(reduced, group, "gradient_shard", where);
+    group.require_gradients("gradient_shard", where);
+    GradientSums sums = await_sums(group, 1);
+    sums.scale = Access::scale(reduced, group.rank());
+    return sums;
+}
+#endif
+
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
+/// Gives the elements of a group, whose type is a value, to a function of the user's by parameter. `Shown` adds const
+/// to the runs or leaves them.
+template <template <class> class Shown, class Precision, class F>
+struct RunsFor {
+    Group& group;
+    const F& f;
+    SourceLocation where;
+
+    template <class T>
+    bool show_if(ElementType type, void* values) const {
+        if constexpr (std::invocable<const F&, ShardRun<Shown<T>>>) {
+            if (type == element_type_of<T>) {
+                list_runs<Shown<T>>(parameters_of(group), updated_of(group), !trains(group), static_cast<T*>(values),
+                                    f);
+                return true;
+            }
+        }
+        return false;
+    }
+    static void show(void* to, ElementType type, void* values) {
+        const auto& runs = *static_cast<const RunsFor*>(to);
+        if (runs.template show_if<typename Precision::Master>(type, values)) { return; }
+        if (runs.template show_if<typename Precision::Written>(type, values)) { return; }
+        refuse_group(runs.group, runs.where, other_shards);
+    }
+};
+template <template <class> class Shown, class Layer, class F>
+void show_runs(Layer& layer, const F& f, SourceLocation where) {
+    using Precision = typename Layer::Precision;
+    check_shard_function<Shown, Precision, F>();
+    RunsFor<Shown, Precision, F> runs{group_of(layer, where), f, where};
+    show_updated(runs.group, !std::is_const_v<Shown<int>>, &runs.show, &runs, where);
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail SHARDKIT_BUILD
+
+namespace shardkit SHARDKIT_FACE {
 
 /// Returns this rank's reduced gradients of `layer`, after every reduction: for optimizers of your own and statistics
 /// of single parameters. Nothing is communicated.
@@ -96,10 +132,9 @@ template <class Layer>
 [[nodiscard]] auto gradient_shard(const Reduced& reduced, Layer& layer,
                                   SourceLocation where = SourceLocation::current()) {
     using Sum = typename Layer::Precision::Reduction;
-    const detail::StoredElements sums = detail::sums_of(reduced, layer, where);
-    auto& state = detail::Access::state(layer, where);
-    return GradientShard<Sum>(std::span<const Sum>(sums), state.gradients().reduced_range(),
-                              detail::Access::scale(reduced, state.rank()), {state.gradient_generation(), where});
+    const detail::GradientSums sums = detail::sums_of(reduced, detail::group_of(layer, where), where);
+    return GradientShard<Sum>({static_cast<const Sum*>(sums.data), sums.flat.size()}, sums.flat, sums.scale,
+                              {*sums.generation, where});
 }
 
 /// Returns the memory of this rank's reduced gradients of `layer` (its shard, or all where gradients are replicated),
@@ -109,7 +144,8 @@ template <class Layer>
 template <class Layer>
 [[nodiscard]] std::span<typename Layer::Precision::Reduction> gradient_shard(
     Layer& layer, SourceLocation where = SourceLocation::current()) {
-    return detail::own_sums(detail::Access::state(layer, where), where);
+    const detail::GradientSums sums = detail::own_sums(detail::group_of(layer, where), where);
+    return {static_cast<typename Layer::Precision::Reduction*>(sums.data), sums.flat.size()};
 }
 
 /// Calls f(ShardRun<const T>) for each parameter of `layer` with elements that this rank updates. T is the master
@@ -123,8 +159,7 @@ template <class Layer>
 /// @throws  UsageError when values are half written by a failed write
 template <class Layer, class F>
 void read_shards(Layer& layer, const F& f, SourceLocation where = SourceLocation::current()) {
-    auto& state = detail::Access::state(layer, where);
-    detail::show_updated(state, detail::runs_for<std::add_const_t>(state, f, where), where);
+    detail::show_runs<std::add_const_t>(layer, f, where);
 }
 
 /// Calls f(ShardRun<T>) to write the elements that this rank updates, as an optimizer's step does. Windows opened
@@ -136,8 +171,7 @@ void read_shards(Layer& layer, const F& f, SourceLocation where = SourceLocation
 ///          initialize has succeeded
 template <class Layer, class F>
 void update_shards(Layer& layer, const F& f, SourceLocation where = SourceLocation::current()) {
-    auto& state = detail::Access::state(layer, where);
-    detail::write_updated(state, detail::runs_for<std::type_identity_t>(state, f, where), where);
+    detail::show_runs<std::type_identity_t>(layer, f, where);
 }
 
-}  // namespace shardkit
+}  // namespace SHARDKIT_FACE

@@ -6,27 +6,26 @@
 #include <string_view>
 #include <utility>
 
-#include <shardkit/comm/agreement.hpp>
+#include <shardkit/comm/stated_step.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/elements.hpp>
-#include <shardkit/detail/identity.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/argument_types.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
+#include <shardkit/step/step_scope.hpp>
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 /// The gradients of a whole model, reduced over all axes: what norms, clipping and optimizers accept. The memory
 /// holds sums. Every reader applies one over the divisor and the loss scale, so that no accessor shows an undivided
 /// sum. The step ends when this object is consumed or destroyed.
 class Reduced {
   public:
-    const Model& groups(SourceLocation where = SourceLocation::current()) const {
-        if (!scope_.live()) {
-            detail::Group::refuse_use(where, "reduced gradients used after an optimizer step consumed them");
-        }
-        return scope_.groups();
-    }
+    const Model& groups(SourceLocation where = SourceLocation::current()) const;
     double divisor() const noexcept { return stated_.divisor; }
     /// Returns one over the divisor; a loss scale is applied in addition.
     double divisor_scale() const noexcept { return 1 / divisor(); }
@@ -42,24 +41,18 @@ class Reduced {
     void read_full(Layer& layer, const P& parameter, Values&& values,
                    SourceLocation where = SourceLocation::current()) const {
         static_assert(detail::TargetRules<Values>::are_written);
-        auto& state = state_of(layer, "read_full", where);
-        state.read_full_gradient(layer.number_of(parameter, where), scale(state.rank()), detail::elements_of(values),
-                                 where);
+        auto& state = detail::Access::state(layer, where);
+        require(state.any_group(), "read_full", where);
+        detail::read_full_gradient(state.any_group(), layer.number_of(parameter, where), scale(state.rank()),
+                                   detail::TensorValueTarget::of(detail::elements_of(values)), where);
     }
 
   private:
     friend detail::Access;
-    Reduced(detail::StepScope scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept
-        : scope_(std::move(scope)), stated_(stated), loss_scale_(loss_scale) {}
-    /// Returns the state of a layer for `verb`.
-    /// @throws UsageError when the gradients were consumed, or the layer is another model's
-    template <class Layer>
-    auto& state_of(Layer& layer, std::string_view verb, SourceLocation where) const {
-        static_cast<void>(groups(where));
-        auto& state = detail::Access::state(layer, where);
-        state.require_accumulation(scope_.number(), verb, where);
-        return state;
-    }
+    Reduced(detail::StepScope scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept;
+    /// Checks for `verb` that a group is one of the model's.
+    /// @throws UsageError when the gradients were consumed, or the group is another model's
+    void require(const detail::Group& group, std::string_view verb, SourceLocation where) const;
     /// Returns the loss scale in the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
     /// Returns the factor that turns the sums in memory into gradients. Waits for the compute stream where there is a
@@ -73,68 +66,18 @@ class Reduced {
     detail::StepScope scope_;
     detail::StatedStep stated_;
     LossScaleState* loss_scale_;
-    std::uint64_t identity_ = detail::new_identity();
+    std::uint64_t identity_;
 };
 
-}  // namespace shardkit SHARDKIT_BUILD
+}  // namespace SHARDKIT_FACE
 
-namespace shardkit {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+/// Null `loss_scale`: none.
+Reduced reduce(Accumulation&& accumulation, const Divisor& divisor, LossScale* loss_scale, SourceLocation where);
+Reduced assume_reduced(const Model& groups, const Divisor& divisor, LossScale* loss_scale, SourceLocation where);
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
 
-namespace detail {
-/// Returns the number by which a model's sums of gradients are divided.
-inline double divisor_of(const Model& groups, const Divisor& divisor, SourceLocation where) {
-    std::size_t averaged = 1;
-    for (const Group& group : Access::each(groups, where)) {
-        averaged = group.averaged();
-        if (group.trainable()) { break; }
-    }
-    return divisor.of(averaged);
-}
-
-/// Adds the divisor and the loss scale to what ranks compare in later collectives of these groups. `assumed` means
-/// that the program made the sums itself, which are then compared too.
-inline StatedStep state_divisor(const Model& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
-                                SourceLocation where, bool assumed = false) {
-    auto& rank = detail::rank_of(groups, where);
-    StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
-    step.other_divisor = divisor.other();
-    if (assumed) {
-        for (Group& group : Access::each(groups, where)) { group.digest_reduced(step); }
-    }
-    const StatementHash stated = step.gradients_hash();
-    if (StatementBook* const book = book_of(rank.world())) { book->note(step); }
-    for (Group& group : Access::each(groups, where)) { group.statements().set_gradients(stated); }
-    return step;
-}
-
-/// Gives a LossScale to a model, which its first group identifies.
-inline void bind_loss_scale(LossScale& loss_scale, const Model& groups, SourceLocation where) {
-    if (groups.size() == 0) { return; }
-    const Group& first = *Access::each(groups, where);
-    Access::bind(loss_scale, ModelName{first.identity(), first.path(), &first.rank()}, where);
-}
-
-inline Reduced reduce(Accumulation&& accumulation, const Divisor& divisor, const LossScaleUse& loss_scale,
-                      SourceLocation where) {
-    if (Access::backward(accumulation).get() != nullptr) {
-        Group::refuse_use(where,
-                          "reduce: the groups of this accumulation are updated in its backward pass, which "
-                          "releases their gradients; expected optimizer.step(std::move(accumulation))");
-    }
-    const StatedStep stated = state_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
-    return Access::make<Reduced>(Access::finish(std::move(accumulation), where), stated, loss_scale.state);
-}
-inline Reduced assume_reduced(const Model& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
-                              SourceLocation where) {
-    StepScope scope(groups, 0, where);
-    for (Group& group : Access::each(groups, where)) {
-        group.step().require_release(group.path(), "assume_reduced", where);
-        group.step().assume_reduced();
-    }
-    const StatedStep stated = state_divisor(groups, divisor, loss_scale, where, true);
-    return Access::make<Reduced>(std::move(scope), stated, loss_scale.state);
-}
-}  // namespace detail
+namespace shardkit SHARDKIT_FACE {
 
 /// Reduces accumulated gradients over the data axes, and consumes them. It makes what the policy leaves after the
 /// microbatches: an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing.
@@ -146,7 +89,9 @@ inline Reduced assume_reduced(const Model& groups, const Divisor& divisor, const
 ///          UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
 template <class X>
 [[nodiscard]] auto reduce(X&& accumulation, Divisor divisor, SourceLocation where = SourceLocation::current()) {
-    if constexpr (detail::reduces<X>()) { return detail::reduce(std::forward<X>(accumulation), divisor, {}, where); }
+    if constexpr (detail::reduces<X>()) {
+        return detail::reduce(std::forward<X>(accumulation), divisor, nullptr, where);
+    }
 }
 
 /// Reduces the gradients of a loss that was multiplied by `loss_scale`. The scale is divided out with the divisor,
@@ -154,8 +99,7 @@ template <class X>
 /// @throws  UsageError when `loss_scale` was used with another model: the steps of both would adapt it
 [[nodiscard]] inline Reduced reduce(Accumulation&& accumulation, Divisor divisor, LossScale& loss_scale,
                                     SourceLocation where = SourceLocation::current()) {
-    detail::bind_loss_scale(loss_scale, detail::Access::groups(accumulation, where), where);
-    return detail::reduce(std::move(accumulation), divisor, detail::Access::use(loss_scale), where);
+    return detail::reduce(std::move(accumulation), divisor, &loss_scale, where);
 }
 
 /// Declares that the model's gradient memory (see gradient_shard) holds the reduced sums, for programs whose own
@@ -167,15 +111,18 @@ template <class X>
 /// @throws  CommError in that call, on every rank, when they differ
 [[nodiscard]] inline Reduced assume_reduced(const Model& groups, Divisor divisor = sum,
                                             SourceLocation where = SourceLocation::current()) {
-    return detail::assume_reduced(groups, divisor, {}, where);
+    return detail::assume_reduced(groups, divisor, nullptr, where);
 }
 
 /// Declares reduced sums of scaled gradients, for a loss that was multiplied by `loss_scale`, as in `reduce`.
 /// @throws  UsageError when `loss_scale` was used with another model
 [[nodiscard]] inline Reduced assume_reduced(const Model& groups, Divisor divisor, LossScale& loss_scale,
                                             SourceLocation where = SourceLocation::current()) {
-    detail::bind_loss_scale(loss_scale, groups, where);
-    return detail::assume_reduced(groups, divisor, detail::Access::use(loss_scale), where);
+    return detail::assume_reduced(groups, divisor, &loss_scale, where);
 }
 
-}  // namespace shardkit
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/step/reduce_members.hpp>
+#endif

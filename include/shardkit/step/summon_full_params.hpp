@@ -8,7 +8,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/step/model.hpp>
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 /// A model's full parameters, current on every rank while this object lives. Windows of its groups open without
 /// communication, on any rank and in any order. Move-only; its end is local work.
@@ -22,23 +22,12 @@ class FullParams {
         std::swap(shown_, ending.shown_);
         return *this;
     }
-    ~FullParams() {
-        for (std::size_t i = 0; i < open_.size(); ++i) {
-            i < shown_ ? open_[i]->close_window() : open_[i]->drop_window();
-        }
-    }
+    ~FullParams();
 
   private:
     friend detail::Access;
     FullParams() = default;  // so that the destructor runs when the constructor that opens windows throws
-    FullParams(const Model& groups, SourceLocation where) : FullParams() {
-        open_.reserve(groups.size());
-        for (detail::Group& group : detail::Access::each(groups, where)) {
-            group.summon_window(where);
-            open_.push_back(&group);
-        }
-        for (; shown_ < open_.size(); ++shown_) { open_[shown_]->use_window(where); }
-    }
+    FullParams(const Model& groups, SourceLocation where);
 
     std::vector<detail::Group*> open_;
     std::size_t shown_ = 0;  // how many of `open_` are in use
@@ -55,8 +44,24 @@ class FullParams {
 /// @throws  MemoryError when there is none; CommError when the engine fails
 [[nodiscard]] inline FullParams summon_full_params(const Model& groups,
                                                    SourceLocation where = SourceLocation::current()) {
-    static_cast<void>(detail::rank_of(groups, where));
     return detail::Access::make<FullParams>(groups, where);
 }
 
-}  // namespace shardkit SHARDKIT_BUILD
+#ifndef SHARDKIT_COMPILED
+SHARDKIT_CORE_INLINE FullParams::FullParams(const Model& groups, SourceLocation where) : FullParams() {
+    static_cast<void>(detail::rank_of(groups, where));
+    open_.reserve(groups.size());
+    for (detail::Group& group : detail::Access::each(groups, where)) {
+        group.summon_window(where);
+        open_.push_back(&group);
+    }
+    for (; shown_ < open_.size(); ++shown_) { open_[shown_]->use_window(where); }
+}
+SHARDKIT_CORE_INLINE FullParams::~FullParams() {
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+        i < shown_ ? open_[i]->close_window() : open_[i]->drop_window();
+    }
+}
+#endif
+
+}  // namespace SHARDKIT_FACE

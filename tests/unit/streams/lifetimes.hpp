@@ -298,8 +298,8 @@ inline std::string joined_masters_are_shown() {
     sk::Sharded<Halves, sk::FullShard> layer(rank, "layer", {}, {.master = sk::MasterWeights::split});
     layer.initialize([](auto, auto, auto) { return 3; });
     float first = 0;
-    sk::detail::Access::state(layer).show_updated([&](auto values) {
-        first = static_cast<float>(values[0]);
+    sk::read_shards(layer, [&](sk::ShardRun<const float> run) {
+        first = run.values[0];
         rank.compute_stream().submit([] {});
         freed.count();
     });
@@ -323,7 +323,8 @@ inline std::string codes_are_decoded() {
     Coded layer(rank, "layer");
     rank.synchronize();
     freed.buffers = freed.in_use = 0;
-    sk::detail::Access::state(layer).read_full(0, false, std::span<float>(), sk::SourceLocation::current());
+    sk::detail::group_of(layer).read_full(0, false, sk::detail::TensorValueTarget::of(std::span<float>()),
+                                          sk::SourceLocation::current());
     return freed.wrong(1);
 }
 
