@@ -20,6 +20,7 @@ LINES = {
         "#include <shardkit/shardkit.hpp>\n#include <shardkit/verify.hpp>\nsk::verify_replicas(model);",
     "    using Engine = sk::EngineOf<decltype(rank)>;\n": "",
     "print(sk::EngineOf<decltype(rank)>::name);": "print(rank.world().engine_name());",
+    "const sk::mpi::Communicator<> comm = sk::mpi::Communicator<>(world);": "const sk::Communicator comm = world.communicator();",
     "sk::barrier(world, sk::InlineStream{});": "sk::barrier(world, sk::Stream{});",
     "static_assert(sk::engine::ReduceScatters<C, sk::bf16, float>);  // sums\n": "",
     "Trainer::Trainer(sk::Context<Engine>& rank) {}": "Trainer::Trainer(sk::Rank& rank) {}",
