@@ -49,8 +49,8 @@ TEST_SUITE("gpt.kernels") {
         x.push_back(60.0);
         std::vector<double> y(x.size());
         std::vector<double> slope(x.size(), 1.0);
-        gelu_forward(x.size(), x.data(), y.data());
-        gelu_backward_in_place(x.size(), x.data(), slope.data());
+        HostPlace::each(x.size(), Gelu<double>{x.data(), y.data()});
+        HostPlace::each(x.size(), GeluBackward<double>{x.data(), slope.data()});
         const auto reference = [](long double v) {
             const long double k = std::sqrt(2.0L / std::acos(-1.0L));
             return 0.5L * v * (1.0L + std::tanh(k * (v + 0.044715L * v * v * v)));

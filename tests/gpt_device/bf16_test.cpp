@@ -34,19 +34,19 @@ struct EmulatedPlace : HostPlace {
     }
     template <class S, class R>
     static void multiply(Matrix<const bf16> a, Matrix<const bf16> b, Matrix<R> result, Into into, float scale = 1,
-                         Repeats repeats = {}) {
+                         std::size_t count = 1) {
         const auto at = [](const auto& m, std::size_t row, std::size_t column) {
             return m.order == Order::transposed ? column * m.stride + row : row * m.stride + column;
         };
-        for (std::size_t r = 0; r < repeats.count; ++r) {
+        for (std::size_t r = 0; r < count; ++r) {
             for (std::size_t i = 0; i < result.rows; ++i) {
                 for (std::size_t j = 0; j < result.columns; ++j) {
                     float sum = 0;
                     for (std::size_t k = 0; k < a.columns; ++k) {
-                        sum += static_cast<float>(a.data[r * repeats.left + at(a, i, k)]) *
-                               static_cast<float>(b.data[r * repeats.right + at(b, k, j)]);
+                        sum += static_cast<float>(a.data[r * a.next + at(a, i, k)]) *
+                               static_cast<float>(b.data[r * b.next + at(b, k, j)]);
                     }
-                    R& to = result.data[r * repeats.result + at(result, i, j)];
+                    R& to = result.data[r * result.next + at(result, i, j)];
                     to = static_cast<R>(into == Into::add ? scale * sum + static_cast<float>(to) : scale * sum);
                 }
             }
@@ -89,9 +89,9 @@ std::vector<double> emulate(const Options& options) {
     std::vector<double> losses;
     sk::self::run(sk::DeviceMesh(1, 1, 1), [&](auto& rank) {
         const Job job{options, test::corpus()};
-        Trainer<ShardedModel<bf16, EmulatedPlace>, EmulatedPlace> trainer(
-            rank, job,
-            [](const auto& groups, const Options& with) { return make_adamw<sk::StateFormat::full>(groups, with); });
+        Trainer<bf16, EmulatedPlace> trainer(rank, job, [](const auto& groups, const Options& with) {
+            return make_adamw<sk::StateFormat::full>(groups, with);
+        });
         for (std::size_t step = 0; step < options.steps; ++step) {
             trainer.load(step);
             trainer.step();

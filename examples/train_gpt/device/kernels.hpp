@@ -24,11 +24,11 @@ struct PassLists {
     using OfLibrary = Library<shardkit::engine::Fill<T>, shardkit::engine::Fill<A>, shardkit::engine::Convert<A, T>,
                               shardkit::engine::Convert<T, T>, shardkit::engine::Convert<T, A>>;
     using Elements = Each<EachGelu<T>, EachGeluBackward<T>, AddRounded<T>>;
-    using Rows =
-        Each<EachRow<TakeRow<T, T>>, EachRow<TakeRow<T, A>>, EachRow<AddPosition<T, T>>, EachRow<LayerNorm<T, T>>,
-             EachRow<LayerNormBackward<T, T>>, EachRow<AddBias<T, T>>, EachRow<CopyKeysValues<T, T>>,
-             EachRow<CopyKeysValues<T, A>>, EachRow<MergeScores<T>>, EachRow<ScoresBackward<T>>,
-             EachRow<LargestLogit<T>>, EachRow<Exponentials<T>>, EachRow<LogitsGradient<T>>, EachRow<SumLosses<A>>>;
+    using Rows = Each<EachRow<TakeRow<TokenRows, T, T>>, EachRow<TakeRow<TokenRows, T, A>>,
+                      EachRow<TakeRow<Positions, T, T>>, EachRow<LayerNorm<T, T>>, EachRow<LayerNormBackward<T, T>>,
+                      EachRow<AddBias<T, T>>, EachRow<CopyKeysValues<T, T>>, EachRow<CopyKeysValues<T, A>>,
+                      EachRow<MergeScores<T>>, EachRow<ScoresBackward<T>>, EachRow<LargestLogit<T>>,
+                      EachRow<Exponentials<T>>, EachRow<LogitsGradient<T>>, EachRow<SumLosses<A>>>;
     using OfColumns = Each<EachColumn<LayerNormSums<T>>, EachColumn<ColumnSums<T>>,
                            EachColumn<ScatterRows<T, Positions>>, EachColumn<ScatterRows<T, TokenRows>>>;
     /// Of a layer of experts. The three in the middle are of expert_parallel/token_rows.hpp.

@@ -140,8 +140,8 @@ class DevicePlaceOf : public DeviceLayout {
     }
     template <class S, class R, class A = shardkit::Arithmetic<S>>
     void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<R> result, Into into, A scale = A{1},
-                  Repeats repeats = {}) const {
-        products_->multiply<S>(a, b, result, into, scale, repeats);
+                  std::size_t count = 1) const {
+        products_->multiply<S>(a, b, result, into, scale, count);
     }
     template <class S>
     bool multiply_biased(Matrix<const S> a, Matrix<const S> b, const S* bias, Matrix<S> y, S* gelu) const {

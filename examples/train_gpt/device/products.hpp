@@ -44,17 +44,18 @@ class DeviceProducts {
     /// As HostPlace::multiply, in the order of the stream; sums of bf16 are made in fp32, and rounded once where the
     /// result is bf16.
     template <class S, class R, class A = shardkit::Arithmetic<S>>
-    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<R> result, Into into, A scale, Repeats repeats) const {
+    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<R> result, Into into, A scale,
+                  std::size_t count) const {
         static_assert(std::same_as<R, S> || std::same_as<R, A>);
         constexpr cudaDataType_t type = type_of<S>();
         constexpr cublasComputeType_t sums = std::same_as<S, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
         const A beta = into == Into::add ? A{1} : A{0};
         // Row-major matrices are the transposes of those that cuBLAS sees.
-        check(cublasGemmStridedBatchedEx(
-                  handle_, op(b.order), op(a.order), extent(result.columns), extent(result.rows), extent(a.columns),
-                  &scale, b.data, type, extent(b.stride), stride(repeats.right), a.data, type, extent(a.stride),
-                  stride(repeats.left), &beta, result.data, type_of<R>(), extent(result.stride),
-                  stride(repeats.result), extent(repeats.count), sums, CUBLAS_GEMM_DEFAULT),
+        check(cublasGemmStridedBatchedEx(handle_, op(b.order), op(a.order), extent(result.columns),
+                                         extent(result.rows), extent(a.columns), &scale, b.data, type,
+                                         extent(b.stride), stride(b.next), a.data, type, extent(a.stride),
+                                         stride(a.next), &beta, result.data, type_of<R>(), extent(result.stride),
+                                         stride(result.next), extent(count), sums, CUBLAS_GEMM_DEFAULT),
               "cublasGemmStridedBatchedEx");
     }
     /// y = a b + bias, and gelu(y) where `gelu` is not null; as stored as a result is, or false where cuBLASLt has no
@@ -63,7 +64,7 @@ class DeviceProducts {
     bool multiply_biased(Matrix<const S> a, Matrix<const S> b, const S* bias, Matrix<S> y, S* gelu) const {
         if (gelu == nullptr) { return multiply_with<S>(CUBLASLT_EPILOGUE_BIAS, a, b, bias, nullptr, y); }
         return multiply_with<S>(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, a, b, bias, y.data,
-                                {gelu, y.rows, y.columns, y.stride});
+                                {gelu, y.rows, y.columns, y.stride, y.next});
     }
     /// result = a b times the slope of GELU at x, likewise.
     template <class S>

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
+
+#include <shardkit/context_parallel/causal_chunks.hpp>
 
 #include "arena.hpp"
 #include "config.hpp"
@@ -43,115 +44,100 @@ struct AttentionShape {
     }
 };
 
-/// Work space of attention.
-template <class S>
-struct AttentionScratch {
-    S* keys_values;                // [key | value][batch, heads, sequence, head_width], of this rank
-    Arithmetic<S>* d_keys_values;  // their gradients
-    S* scores;                     // [heads at once, sequence, sequence]
-    S* d_scores;                   // likewise
-};
-
 inline AttentionShape attention_shape(const ModelConfig& config, const Split& split, BatchShape batch) {
     return {batch, split.heads(config), config.head_width()};
 }
 
-/// What one block's forward pass keeps for its backward pass. `outer` are the tokens of norms and residuals, `tokens`
-/// those of the layers between; c is the rank's part of the width C.
-template <class S>
-struct BlockActivations {
-    Normed<S> norm1;             // [outer, C]
-    S* qkv;                      // [tokens, 3 c]
-    Arithmetic<S>* log_sum_exp;  // [batch, heads / tp, sequence]
-    S* attention;                // [tokens, c]
-    S* middle;                   // [outer, C], the residual stream between attention and MLP
-    Normed<S> norm2;             // [outer, C]
-    S* up;                       // [tokens, 4 c]
-    S* gelu;                     // [tokens, 4 c]
+/// The extents of what one rank computes. `outer` are the tokens of norms and residuals, `tokens` those of the
+/// layers between; c is the rank's part of the width C.
+struct RankShape {
+    ModelConfig config;
+    Split split;
+    BatchShape batch;  // of this rank
+
+    constexpr std::size_t tokens() const noexcept { return batch.tokens(); }
+    constexpr std::size_t outer() const noexcept { return split.outer_tokens(batch); }
+    constexpr std::size_t all() const noexcept { return tokens() * config.width; }          // [tokens, C]
+    constexpr std::size_t wide() const noexcept { return outer() * config.width; }          // [outer, C]
+    constexpr std::size_t part() const noexcept { return tokens() * split.width(config); }  // [tokens, c]
+    AttentionShape attention() const { return attention_shape(config, split, batch); }
+    /// Which tokens of a sequence a rank of cp has.
+    shardkit::cp::CausalChunks chunks(std::size_t rank) const {
+        return split.chunks(batch.sequence * split.cp, rank);
+    }
 };
 
-/// Work space that every layer shares.
+/// A Part<...>{arena, shape}, for passes of at most that shape; what comes next in the arena lies behind it.
+template <class Part>
+Part laid_out(Arena& arena, const RankShape& most) {
+    const Part part{arena, most};
+    arena = part.arena;
+    return part;
+}
+
+/// What one block's forward pass keeps for its backward pass.
 template <class S>
-struct Scratch {
-    S* d_residual;             // [outer, C], the gradient that travels down the residual stream
-    S* d_width;                // [outer, C]
-    S* gathered;               // [tokens, C] where norms hold a part of the tokens; else empty
-    Arithmetic<S>* partial;    // [tokens, C] where sums over tp cannot be made in place; else empty
-    Arithmetic<S>* summed;     // [outer, C] of them, where they are rounded to S; else empty
-    S* d_heads;                // [tokens, c]
-    S* d_packed;               // [tokens, 3 c]
-    S* d_up;                   // [tokens, 4 c]
-    Arithmetic<S>* sums;       // [column parts, 4 C]: column sums
-    Arithmetic<S>* converted;  // the largest matrix, where parameters need conversion; else empty
-    AttentionScratch<S> attention;
+struct BlockActivations {
+    Arena arena;
+    RankShape of;
+
+    Normed<S> norm1 = Normed<S>::take(arena, of.outer(), of.config.width);
+    S* qkv = arena.take<S>(3 * of.part());
+    Arithmetic<S>* log_sum_exp = arena.take<Arithmetic<S>>(of.attention().rows());  // [batch, heads / tp, sequence]
+    S* attention = arena.take<S>(of.part());
+    S* middle = arena.take<S>(of.wide());  // the residual stream between attention and MLP
+    Normed<S> norm2 = Normed<S>::take(arena, of.outer(), of.config.width);
+    S* up = arena.take<S>(4 * of.part());
+    S* gelu = arena.take<S>(4 * of.part());
 };
 
 /// What the head keeps.
 template <class S>
 struct HeadActivations {
-    Normed<S> norm;          // [outer, C]
-    S* logits;               // [tokens, columns]; the backward pass turns them into their gradient in place
-    Arithmetic<S>* largest;  // [tokens]
-    Arithmetic<S>* sums;     // [2 * tokens]
+    Arena arena;
+    RankShape of;
+
+    Normed<S> norm = Normed<S>::take(arena, of.outer(), of.config.width);
+    /// [tokens, columns]; the backward pass turns them into their gradient in place.
+    S* logits = arena.take<S>(of.tokens() * of.split.rows_of_vocabulary(of.config));
+    Arithmetic<S>* largest = arena.take<Arithmetic<S>>(of.tokens());
+    Arithmetic<S>* sums = arena.take<Arithmetic<S>>(2 * of.tokens());
 };
 
-template <class S, class A = Arithmetic<S>>
-BlockActivations<S> take_block(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
-    const std::size_t outer = split.outer_tokens(capacity);
-    const std::size_t part = capacity.tokens() * split.width(config);
-    // Braced initialisers are evaluated in order, so the arena's order is the struct's.
-    return {Normed<S>::take(arena, outer, config.width),
-            arena.take<S>(3 * part),
-            arena.take<A>(attention_shape(config, split, capacity).rows()),
-            arena.take<S>(part),
-            arena.take<S>(outer * config.width),
-            Normed<S>::take(arena, outer, config.width),
-            arena.take<S>(4 * part),
-            arena.take<S>(4 * part)};
-}
+/// Work space that every layer shares.
+template <class T, class Place>
+struct Scratch {
+    using S = typename Place::template Storage<T>;
+    using A = Arithmetic<S>;
 
-/// Elements that the conversion scratch has to hold: the largest matrix, or where products read T as it is stored the
-/// larger embedding, whose gradient is summed there; 0 where T is computed with as it is.
-template <class T, class S>
-std::size_t converted_elements(const ModelConfig& config, const Split& split) {
-    if (!needs_conversion<T>) { return 0; }
-    const std::size_t matrix = std::same_as<T, S> ? 0 : 4 * split.width(config);
-    return config.width * std::max({matrix, split.rows_of_vocabulary(config), config.sequence});
-}
+    Arena arena;
+    RankShape of;
+    bool splits = of.split.splits_tokens();  // norms hold a part of the tokens
+    bool rounded = of.split.tp > 1 && !std::same_as<S, A>;
+    std::size_t chunk = of.batch.sequence / (of.split.cp == 1 ? 1 : 2);
+    std::size_t heads = Place::heads_at_once(of.attention().heads);
 
-template <class S, class Place>
-AttentionScratch<S> take_attention(Arena& arena, const AttentionShape& shape, std::size_t chunk) {
-    const std::size_t scores = Place::heads_at_once(shape.heads) * chunk * chunk;
-    return {arena.take<S>(shape.keys_values()), arena.take<Arithmetic<S>>(shape.keys_values()), arena.take<S>(scores),
-            arena.take<S>(scores)};
-}
-
-template <class T, class Place, class S = typename Place::template Storage<T>, class A = Arithmetic<S>>
-Scratch<S> take_scratch(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
-    const std::size_t wide = split.outer_tokens(capacity) * config.width;
-    const std::size_t all = split.splits_tokens() ? capacity.tokens() * config.width : 0;
-    const std::size_t part = capacity.tokens() * split.width(config);
-    const bool rounded = split.tp > 1 && !std::same_as<S, A>;
-    const std::size_t chunk = split.cp == 1 ? capacity.sequence : capacity.sequence / 2;
-    return {arena.take<S>(wide),
-            arena.take<S>(wide),
-            arena.take<S>(all),
-            arena.take<A>(rounded ? capacity.tokens() * config.width : all),
-            arena.take<A>(rounded && split.splits_tokens() ? wide : 0),
-            arena.take<S>(part),
-            arena.take<S>(3 * part),
-            arena.take<S>(4 * part),
-            arena.take<A>(Place::column_parts * 4 * config.width),
-            arena.take<A>(converted_elements<T, S>(config, split)),
-            take_attention<S, Place>(arena, attention_shape(config, split, capacity), chunk)};
-}
-
-template <class S, class A = Arithmetic<S>>
-HeadActivations<S> take_head(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
-    const std::size_t tokens = capacity.tokens();
-    return {Normed<S>::take(arena, split.outer_tokens(capacity), config.width),
-            arena.take<S>(tokens * split.rows_of_vocabulary(config)), arena.take<A>(tokens),
-            arena.take<A>(2 * tokens)};
-}
+    S* d_residual = arena.take<S>(of.wide());            // the gradient that travels down the residual stream
+    S* d_width = arena.take<S>(of.wide());               // likewise, of a layer
+    S* gathered = arena.take<S>(splits ? of.all() : 0);  // from all ranks' parts
+    A* partial = arena.take<A>(splits || rounded ? of.all() : 0);  // of sums over tp that are not made in place
+    A* summed = arena.take<A>(splits && rounded ? of.wide() : 0);  // of them, before they are rounded
+    S* d_heads = arena.take<S>(of.part());
+    S* d_packed = arena.take<S>(3 * of.part());
+    S* d_up = arena.take<S>(4 * of.part());
+    A* sums = arena.take<A>(Place::column_parts * 4 * of.config.width);  // by columns
+    /// The largest matrix, or where products read T as it is stored the larger embedding, whose gradient is summed
+    /// there; empty where T is computed with as it is.
+    A* converted =
+        arena.take<A>(!needs_conversion<T>
+                          ? 0
+                          : of.config.width * std::max({std::same_as<T, S> ? 0 : 4 * of.split.width(of.config),
+                                                        of.split.rows_of_vocabulary(of.config), of.config.sequence}));
+    // Of attention: [key | value][batch, heads, sequence, head_width], of this rank, and their gradients.
+    S* keys_values = arena.take<S>(of.attention().keys_values());
+    A* d_keys_values = arena.take<A>(of.attention().keys_values());
+    S* scores = arena.take<S>(heads * chunk * chunk);
+    S* d_scores = arena.take<S>(heads * chunk * chunk);
+};
 
 }  // namespace train_gpt

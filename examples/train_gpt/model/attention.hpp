@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cmath>
-#include <concepts>
 #include <cstddef>
+#include <functional>
 #include <limits>
-#include <type_traits>
 
 #include <shardkit/context_parallel/causal_chunks.hpp>
 
@@ -14,7 +13,6 @@
 #include "matrix.hpp"
 #include "place.hpp"
 #include "rank_pass.hpp"
-#include "split.hpp"
 
 namespace train_gpt {
 
@@ -37,15 +35,15 @@ constexpr A merge_softmax(std::size_t seen, S* scores, A& log_sum_exp, const Row
 
 /// Rows of queries, [heads, chunk]: where the values of one lie.
 struct QueryRows {
+    AttentionShape shape;
     std::size_t chunk;
-    bool diagonal;         // a query sees the keys of its chunk up to its own
-    std::size_t sequence;  // rows from head to head in what is kept for each query
-    std::size_t head_width;
-    std::size_t width;  // from row to row of the outputs
+    bool diagonal;  // a query sees the keys of its chunk up to its own
 
     constexpr std::size_t seen(std::size_t r) const { return diagonal ? r % chunk + 1 : chunk; }
-    constexpr std::size_t kept(std::size_t r) const { return r / chunk * sequence + r % chunk; }
-    constexpr std::size_t output(std::size_t r) const { return r / chunk * head_width + r % chunk * width; }
+    constexpr std::size_t kept(std::size_t r) const { return r / chunk * shape.batch.sequence + r % chunk; }
+    constexpr std::size_t output(std::size_t r) const {
+        return r / chunk * shape.head_width + r % chunk * shape.width();
+    }
 };
 
 /// As rows: a query's scores become probabilities, and what was summed for it is scaled to them.
@@ -65,7 +63,7 @@ struct MergeScores {
         const A kept = merge_softmax(seen, of_row, log_sum_exp[of.kept(r)], row);
         row.each(of.chunk - seen, [&](std::size_t j) { of_row[seen + j] = S{}; });
         S* const sum = output + of.output(r);
-        row.each(of.head_width, [&](std::size_t c) { sum[c] = static_cast<S>(static_cast<A>(sum[c]) * kept); });
+        row.each(of.shape.head_width, [&](std::size_t c) { sum[c] = static_cast<S>(static_cast<A>(sum[c]) * kept); });
     }
 };
 /// As rows: a query's scores become probabilities again, and the gradients at them those at the scores.
@@ -85,7 +83,7 @@ struct ScoresBackward {
         const S* const o = output + of.output(r);
         const S* const d_o = d_output + of.output(r);
         const A dot = row.template sum<A>(
-            of.head_width, [&](std::size_t c) { return static_cast<A>(o[c]) * static_cast<A>(d_o[c]); });
+            of.shape.head_width, [&](std::size_t c) { return static_cast<A>(o[c]) * static_cast<A>(d_o[c]); });
         S* const p = scores + r * of.chunk;
         S* const d_p = d_scores + r * of.chunk;
         const std::size_t seen = of.seen(r);
@@ -134,18 +132,13 @@ struct CopyKeysValues {
 /// chunks that no query may see are not made. The probabilities of a block are made when it arrives, forward and
 /// backward, and never kept.
 /// Source: Dao et al., arXiv 2205.14135; Liu et al., arXiv 2310.01889
-template <class S, class Place>
+template <class T, class Place>
 class CausalAttention {
+    using S = typename Place::template Storage<T>;
     using A = Arithmetic<S>;
 
   public:
-    explicit CausalAttention(const RankPass<S, Place>& pass)
-        : shape_(attention_shape(pass.config, pass.split, pass.batch)),
-          split_(pass.split),
-          links_(pass.links),
-          scratch_(pass.scratch.attention),
-          place_(pass.place),
-          queries_(chunks(split_.cp_index)) {}
+    explicit CausalAttention(const RankPass<T, Place>& pass) : pass_(pass) {}
 
     /// Shapes: qkv [tokens, 3 * width]; output [tokens, width]; log_sum_exp [batch, heads, sequence].
     void forward(S* qkv, S* output, A* log_sum_exp) const {
@@ -158,12 +151,12 @@ class CausalAttention {
                 const auto p = scores(scratch_.scores);
                 const auto out = outputs(output, pair);
                 multiply(queries(qkv, pair), transposed(keys(block, pair)), p, Into::overwrite, scale());
-                place_.rows(heads_ * p.matrix.rows, MergeScores<S>{rows(pair), scratch_.scores,
-                                                                   log_sum_exp + pair.row, output + pair.output});
+                place_.rows(heads_ * p.rows, MergeScores<S>{rows(pair), scratch_.scores, log_sum_exp + pair.row,
+                                                            output + pair.output});
                 multiply(p, values(block, pair), out, Into::add);
             });
         };
-        links_.each_block({scratch_.keys_values, shape_.keys_values()}, attend);
+        pass_.links.each_block({scratch_.keys_values, shape_.keys_values()}, std::ref(attend));
     }
 
     /// Overwrites d_qkv with the gradient at the packed input.
@@ -180,7 +173,7 @@ class CausalAttention {
                 const auto upstream = outputs(d_output, pair);
                 multiply(queries(qkv, pair), transposed(keys(block, pair)), p, Into::overwrite, scale());
                 multiply(upstream, transposed(values(block, pair)), d_p, Into::overwrite);
-                place_.rows(heads_ * p.matrix.rows,
+                place_.rows(heads_ * p.rows,
                             ScoresBackward<S>{rows(pair), scratch_.scores, scratch_.d_scores, log_sum_exp + pair.row,
                                               output + pair.output, d_output + pair.output});
                 multiply(transposed(p), upstream, values(d_block, pair), Into::add);
@@ -188,8 +181,8 @@ class CausalAttention {
                 multiply(transposed(d_p), queries(qkv, pair), keys(d_block, pair), Into::add, scale());
             });
         };
-        links_.each_block_with_gradients({scratch_.keys_values, shape_.keys_values()},
-                                         {scratch_.d_keys_values, shape_.keys_values()}, attend);
+        pass_.links.each_block_with_gradients({scratch_.keys_values, shape_.keys_values()},
+                                              {scratch_.d_keys_values, shape_.keys_values()}, std::ref(attend));
         place_.rows(shape_.rows(), CopyKeysValues<S, A>{shape_, d_qkv, scratch_.d_keys_values, true});
     }
 
@@ -202,29 +195,12 @@ class CausalAttention {
         std::size_t key;     // in a block
         bool diagonal;
     };
-    /// A head's matrix, and the distance to the next head's.
-    template <class P>
-    struct Heads {
-        Matrix<P> matrix;
-        std::size_t step;
-
-        template <std::same_as<P> Q>
-        requires(!std::is_const_v<Q>) operator Heads<const Q>() const { return {matrix, step}; }
-    };
-    template <class P>
-    static Heads<P> transposed(Heads<P> of) {
-        return {train_gpt::transposed(of.matrix), of.step};
-    }
-
-    shardkit::cp::CausalChunks chunks(std::size_t rank) const {
-        return split_.chunks(shape_.batch.sequence * split_.cp, rank);
-    }
     std::size_t half() const { return shape_.keys_values() / 2; }
     A scale() const { return A(1) / std::sqrt(static_cast<A>(shape_.head_width)); }
 
     template <class F>
     void for_each_pair(std::size_t source, F f) const {
-        const auto keys = chunks(source);
+        const auto keys = pass_.chunks(source);
         const std::size_t n = queries_.chunk();
         for (std::size_t b = 0; b < shape_.batch.batch; ++b) {
             for (std::size_t h = 0; h < shape_.heads; h += heads_) {
@@ -244,42 +220,36 @@ class CausalAttention {
         place_.rows(shape_.rows(), CopyKeysValues<S, S>{shape_, qkv, scratch_.keys_values, false});
     }
     template <class R>
-    void multiply(Heads<const S> a, Heads<const S> b, Heads<R> result, Into into, A scale = A{1}) const {
-        place_.template multiply<S>(a.matrix, b.matrix, result.matrix, into, scale,
-                                    {heads_, a.step, b.step, result.step});
+    void multiply(Matrix<const S> a, Matrix<const S> b, Matrix<R> result, Into into, A scale = A{1}) const {
+        place_.template multiply<S>(a, b, result, into, scale, heads_);
     }
 
-    QueryRows rows(const Pair& pair) const {
-        return {queries_.chunk(), pair.diagonal, shape_.batch.sequence, shape_.head_width, shape_.width()};
+    QueryRows rows(const Pair& pair) const { return {shape_, queries_.chunk(), pair.diagonal}; }
+    // Of the first of some heads; the others' are next.
+    template <class P>
+    Matrix<P> queries(P* packed, const Pair& pair) const {
+        return {packed + pair.query, queries_.chunk(), shape_.head_width, shape_.packed(), 3 * shape_.head_width};
     }
     template <class P>
-    Heads<P> queries(P* packed, const Pair& pair) const {
-        return {matrix(packed + pair.query, queries_.chunk(), shape_.head_width, shape_.packed()),
-                3 * shape_.head_width};
+    Matrix<P> outputs(P* all, const Pair& pair) const {
+        return {all + pair.output, queries_.chunk(), shape_.head_width, shape_.width(), shape_.head_width};
     }
     template <class P>
-    Heads<P> outputs(P* all, const Pair& pair) const {
-        return {matrix(all + pair.output, queries_.chunk(), shape_.head_width, shape_.width()), shape_.head_width};
-    }
-    template <class P>
-    Heads<P> keys(P* block, const Pair& pair) const {
-        return {matrix(block + pair.key, queries_.chunk(), shape_.head_width),
+    Matrix<P> keys(P* block, const Pair& pair) const {
+        return {block + pair.key, queries_.chunk(), shape_.head_width, shape_.head_width,
                 shape_.batch.sequence * shape_.head_width};
     }
     template <class P>
-    Heads<P> values(P* block, const Pair& pair) const {
+    Matrix<P> values(P* block, const Pair& pair) const {
         return keys(block + half(), pair);
     }
-    Heads<S> scores(S* memory) const {
-        return {matrix(memory, queries_.chunk(), queries_.chunk()), queries_.chunk() * queries_.chunk()};
-    }
+    Matrix<S> scores(S* memory) const { return matrix(memory, queries_.chunk(), queries_.chunk()); }
 
-    AttentionShape shape_;
-    Split split_;
-    Links<S>& links_;
-    AttentionScratch<S> scratch_;
-    const Place& place_;
-    shardkit::cp::CausalChunks queries_;
+    const RankPass<T, Place>& pass_;
+    const Scratch<T, Place>& scratch_ = pass_.scratch;
+    const Place& place_ = pass_.place;
+    AttentionShape shape_ = pass_.attention();
+    shardkit::cp::CausalChunks queries_ = pass_.chunks(pass_.split.cp_index);
     std::size_t heads_ = Place::heads_at_once(shape_.heads);
 };
 

@@ -68,11 +68,7 @@ void block_backward(const Rank& pass, const BlockWeights<const T*>& w, const S* 
         bias_gradient(outer, c, residual, d_bias, scratch.sums, place);
         const S* const dy = pass.gather(residual);
         const LinearShape shape{tokens, inputs, c};
-        if (before == nullptr) {
-            input_gradient(shape, weight, dy, dx, scratch.converted, place);
-        } else {
-            input_gradient_before_gelu(shape, weight, dy, before, dx, scratch.converted, place);
-        }
+        input_gradient(shape, weight, dy, dx, scratch.converted, place, before);
         weight_gradient(shape, x, dy, d_weight, into, scratch.converted, place);
     };
     // A column-parallel layer, down to the gradient at the norm before it, in scratch.d_width.

@@ -10,6 +10,7 @@
 
 #include "block_weights.hpp"
 #include "convert.hpp"
+#include "matrix.hpp"
 #include "rank_pass.hpp"
 
 namespace train_gpt {
@@ -33,46 +34,28 @@ struct TokenRows {
 
 template <class Rank>
 Positions positions(const Rank& pass) {
-    return {pass.split.chunks(pass.batch.sequence * pass.split.cp), pass.batch.sequence,
-            pass.split.first_outer_token(pass.batch)};
+    return {pass.chunks(pass.split.cp_index), pass.batch.sequence, pass.split.first_outer_token(pass.batch)};
 }
 
-/// As rows: output[t] = table[row_of(t)], or 0 where this rank does not have that row.
-template <class T, class S>
+/// As rows: output[t] = table[row_of(t)], or 0 where this rank does not have that row; or that is added.
+template <class RowOf, class T, class S>
 struct TakeRow {
     using A = Arithmetic<S>;
 
-    TokenRows row_of;
+    RowOf row_of;
     std::size_t rows;
     std::size_t width;
     const T* table;
     S* output;
+    Into into;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t t) const {
         const std::size_t from = row_of(t);
         S* const out = output + t * width;
         row.each(width, [&](std::size_t i) {
-            out[i] = static_cast<S>(from < rows ? static_cast<A>(table[from * width + i]) : A{0});
-        });
-    }
-};
-/// As rows: output[t] += table[position_of(t)].
-template <class T, class S>
-struct AddPosition {
-    using A = Arithmetic<S>;
-
-    Positions position_of;
-    std::size_t width;
-    const T* table;
-    S* output;
-
-    template <class Row>
-    constexpr void operator()(const Row& row, std::size_t t) const {
-        const T* const position = table + position_of(t) * width;
-        S* const out = output + t * width;
-        row.each(width, [&](std::size_t i) {
-            out[i] = static_cast<S>(static_cast<A>(out[i]) + static_cast<A>(position[i]));
+            const A value = from < rows ? static_cast<A>(table[from * width + i]) : A{0};
+            out[i] = static_cast<S>(into == Into::add ? static_cast<A>(out[i]) + value : value);
         });
     }
 };
@@ -84,10 +67,12 @@ void embedding_forward(const Rank& pass, const EmbeddingWeights<const T*>& w, co
     const std::size_t c = pass.config.width;
     const TokenRows row_of{tokens, pass.split.first_of_vocabulary(pass.config)};
     pass.sum(output, [&](auto* partial) {
-        pass.place.rows(pass.tokens(), TakeRow<T, std::remove_pointer_t<decltype(partial)>>{
-                                           row_of, pass.split.rows_of_vocabulary(pass.config), c, w.wte, partial});
+        using Sum = std::remove_pointer_t<decltype(partial)>;
+        pass.place.rows(pass.tokens(), TakeRow<TokenRows, T, Sum>{row_of, pass.split.rows_of_vocabulary(pass.config),
+                                                                  c, w.wte, partial, Into::overwrite});
     });
-    pass.place.rows(pass.outer(), AddPosition<T, S>{positions(pass), c, w.wpe, output});
+    pass.place.rows(pass.outer(),
+                    TakeRow<Positions, T, S>{positions(pass), pass.config.sequence, c, w.wpe, output, Into::add});
 }
 
 /// As columns: adds each token's row of d_output to the row that it was read from, which row_of(t) names, in the

@@ -54,13 +54,4 @@ struct GeluBackward {
     }
 };
 
-template <class S, class Place = HostPlace>
-void gelu_forward(std::size_t count, const S* x, S* y, const Place& place = {}) {
-    place.each(count, Gelu<S>{x, y});
-}
-template <class S, class Place = HostPlace>
-void gelu_backward_in_place(std::size_t count, const S* x, S* d, const Place& place = {}) {
-    place.each(count, GeluBackward<S>{x, d});
-}
-
 }  // namespace train_gpt

@@ -70,16 +70,16 @@ struct HostPlace : HostLayout {
             work(Columns<most>{c, std::min(most, n - c)}, 0);
         }
     }
-    /// result = scale * a b, or result += scale * a b, for each of the repeats.
+    /// result = scale * a b, or result += scale * a b, for each of a batch.
     /// Shapes: a [m, k], b [k, n], result [m, n] as stored.
     template <std::floating_point A>
     static void multiply(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A scale = A{1},
-                         Repeats repeats = {}) {
-        for (std::size_t i = 0; i < repeats.count; ++i) {
+                         std::size_t count = 1) {
+        for (; count > 0; --count) {
             matmul<A>(a, b, result, into, scale);
-            a.data += repeats.left;
-            b.data += repeats.right;
-            result.data += repeats.result;
+            a.data += a.next;
+            b.data += b.next;
+            result.data += result.next;
         }
     }
     template <class... X>

@@ -14,6 +14,18 @@ namespace train_gpt {
 /// Added to the variance before its square root, as in GPT-2.
 inline constexpr double layer_norm_epsilon = 1e-5;
 
+/// What a layer norm makes of some rows, and keeps for the backward pass.
+template <class S>
+struct Normed {
+    Arithmetic<S>* mean;       // [rows]
+    Arithmetic<S>* deviation;  // [rows], inverse
+    S* out;                    // [rows, width]
+
+    static Normed take(Arena& arena, std::size_t rows, std::size_t width) {
+        return {arena.take<Arithmetic<S>>(rows), arena.take<Arithmetic<S>>(rows), arena.take<S>(rows * width)};
+    }
+};
+
 /// As rows: y = (x - mean) / sqrt(variance + epsilon) * weight + bias; keeps what the backward pass needs.
 template <class T, class S>
 struct LayerNorm {
@@ -23,14 +35,12 @@ struct LayerNorm {
     const T* weight;
     const T* bias;
     const S* x;
-    S* y;
-    A* mean;
-    A* inverse_deviation;
+    Normed<S> kept;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t r) const {
         const S* const in = x + r * width;
-        S* const out = y + r * width;
+        S* const out = kept.out + r * width;
         const auto value = [&](std::size_t i) { return static_cast<A>(in[i]); };
         const auto count = static_cast<A>(width);
         const A m = row.template sum<A>(width, value) / count;
@@ -41,8 +51,8 @@ struct LayerNorm {
             out[i] = static_cast<S>((value(i) - m) * s * static_cast<A>(weight[i]) + static_cast<A>(bias[i]));
         });
         row.once([&] {
-            mean[r] = m;
-            inverse_deviation[r] = s;
+            kept.mean[r] = m;
+            kept.deviation[r] = s;
         });
     }
 };
@@ -65,14 +75,13 @@ struct LayerNormBackward {
     std::size_t width;
     const T* weight;
     const S* x;
-    const A* mean;
-    const A* inverse_deviation;
+    Normed<S> kept;
     const S* dy;
     S* dx;
 
     template <class Row>
     constexpr void operator()(const Row& row, std::size_t r) const {
-        const NormedRow<S> normal{x + r * width, mean[r], inverse_deviation[r]};
+        const NormedRow<S> normal{x + r * width, kept.mean[r], kept.deviation[r]};
         const S* const upstream = dy + r * width;
         S* const out = dx + r * width;
         const auto scaled = [&](std::size_t i) { return static_cast<A>(upstream[i]) * static_cast<A>(weight[i]); };
@@ -96,8 +105,7 @@ struct LayerNormSums {
     std::size_t rows;
     std::size_t width;
     const S* x;
-    const A* mean;
-    const A* inverse_deviation;
+    Normed<S> kept;
     const S* dy;
     std::size_t parts;
     A* sums;
@@ -108,7 +116,7 @@ struct LayerNormSums {
         std::array<A, Columns::most> of_bias{};
         for (std::size_t r = part * rows / parts; r < (part + 1) * rows / parts; ++r) {
             const std::size_t first = r * width + columns.first;
-            const NormedRow<S> normal{x + first, mean[r], inverse_deviation[r]};
+            const NormedRow<S> normal{x + first, kept.mean[r], kept.deviation[r]};
             for (std::size_t j = 0; j < columns.count; ++j) {
                 of_weight[j] += static_cast<A>(dy[first + j]) * normal(j);
                 of_bias[j] += static_cast<A>(dy[first + j]);
@@ -122,23 +130,11 @@ struct LayerNormSums {
     }
 };
 
-/// What a layer norm makes of some rows, and keeps for the backward pass.
-template <class S>
-struct Normed {
-    Arithmetic<S>* mean;       // [rows]
-    Arithmetic<S>* deviation;  // [rows], inverse
-    S* out;                    // [rows, width]
-
-    static Normed take(Arena& arena, std::size_t rows, std::size_t width) {
-        return {arena.take<Arithmetic<S>>(rows), arena.take<Arithmetic<S>>(rows), arena.take<S>(rows * width)};
-    }
-};
-
 /// Shapes: x [rows, width]; weight, bias [width].
 template <class T, class S, class Place = HostPlace>
 void layer_norm_forward(std::size_t rows, std::size_t width, const T* weight, const T* bias, const S* x,
                         const Normed<S>& kept, const Place& place = {}) {
-    place.rows(rows, LayerNorm<T, S>{width, weight, bias, x, kept.out, kept.mean, kept.deviation});
+    place.rows(rows, LayerNorm<T, S>{width, weight, bias, x, kept});
 }
 
 /// dx += the gradient at the input, given dy at the output; the parameters' gradients are added to, unless they are
@@ -146,10 +142,10 @@ void layer_norm_forward(std::size_t rows, std::size_t width, const T* weight, co
 template <class T, class S, class Place = HostPlace>
 void layer_norm_backward(std::size_t rows, std::size_t width, const T* weight, const S* x, const Normed<S>& kept,
                          const S* dy, S* dx, T* d_weight, T* d_bias, Arithmetic<S>* sums, const Place& place = {}) {
-    place.rows(rows, LayerNormBackward<T, S>{width, weight, x, kept.mean, kept.deviation, dy, dx});
+    place.rows(rows, LayerNormBackward<T, S>{width, weight, x, kept, dy, dx});
     if (d_weight == nullptr) { return; }
     constexpr std::size_t parts = Place::column_parts;
-    place.columns(width, LayerNormSums<S>{rows, width, x, kept.mean, kept.deviation, dy, parts, sums});
+    place.columns(width, LayerNormSums<S>{rows, width, x, kept, dy, parts, sums});
     place.each(width, AddRounded<T>{d_weight, sums, parts, 2 * width});
     place.each(width, AddRounded<T>{d_bias, sums + width, parts, 2 * width});
 }

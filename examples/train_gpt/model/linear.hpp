@@ -29,10 +29,9 @@ template <class T, class S, class R, class Place = HostPlace>
 void linear_forward(LinearShape shape, const T* weight, const S* x, R* y, Arithmetic<T>* scratch,
                     const Place& place = {}) {
     const S* w = as_stored<S>(weight, shape.weights(), scratch, place);
-    place.template multiply<S>(
-        matrix(x, shape.rows, shape.inputs), transposed(matrix(w, shape.outputs, shape.inputs)),
-        matrix(y, shape.rows, shape.outputs), Into::overwrite, Arithmetic<S>{1},
-        {shape.count, shape.rows * shape.inputs, shape.outputs * shape.inputs, shape.rows * shape.outputs});
+    place.template multiply<S>(matrix(x, shape.rows, shape.inputs),
+                               transposed(matrix(w, shape.outputs, shape.inputs)),
+                               matrix(y, shape.rows, shape.outputs), Into::overwrite, Arithmetic<S>{1}, shape.count);
 }
 
 /// As rows: y += b, and then the input of the residual stream, where there is one.
@@ -71,32 +70,23 @@ void biased_forward(LinearShape shape, const T* weight, const T* bias, const S* 
     }
     linear_forward(shape, weight, x, y, scratch, place);
     place.rows(shape.rows, AddBias<T, S>{shape.outputs, bias, nullptr, y});
-    if (gelu != nullptr) { gelu_forward(shape.rows * shape.outputs, y, gelu, place); }
+    if (gelu != nullptr) { place.each(shape.rows * shape.outputs, Gelu<S>{y, gelu}); }
 }
 
-/// dx = dy W. Shapes and scratch as linear_forward.
+/// dx = dy W and, where x is the GELU of `before`, times its slope there. Shapes and scratch as linear_forward.
 template <class T, class S, class R, class Place = HostPlace>
 void input_gradient(LinearShape shape, const T* weight, const S* dy, R* dx, Arithmetic<T>* scratch,
-                    const Place& place = {}) {
-    const S* w = as_stored<S>(weight, shape.weights(), scratch, place);
-    place.template multiply<S>(
-        matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
-        matrix(dx, shape.rows, shape.inputs), Into::overwrite, Arithmetic<S>{1},
-        {shape.count, shape.rows * shape.outputs, shape.outputs * shape.inputs, shape.rows * shape.inputs});
-}
-/// dx = dy W times the slope of GELU at `before`, [rows, inputs], of which x is the GELU.
-template <class T, class S, class Place>
-void input_gradient_before_gelu(LinearShape shape, const T* weight, const S* dy, const S* before, S* dx,
-                                Arithmetic<T>* scratch, const Place& place) {
-    if constexpr (std::same_as<S, T>) {
-        if (place.multiply_by_gelu_slope(matrix(dy, shape.rows, shape.outputs),
-                                         matrix(weight, shape.outputs, shape.inputs), before,
-                                         matrix(dx, shape.rows, shape.inputs))) {
-            return;
-        }
+                    const Place& place = {}, const R* before = nullptr) {
+    const auto gradient = matrix(dy, shape.rows, shape.outputs);
+    const auto result = matrix(dx, shape.rows, shape.inputs);
+    if constexpr (std::same_as<S, T> && std::same_as<R, T>) {
+        const auto w = matrix(weight, shape.outputs, shape.inputs);
+        if (before != nullptr && place.multiply_by_gelu_slope(gradient, w, before, result)) { return; }
     }
-    input_gradient(shape, weight, dy, dx, scratch, place);
-    gelu_backward_in_place(shape.rows * shape.inputs, before, dx, place);
+    const S* w = as_stored<S>(weight, shape.weights(), scratch, place);
+    place.template multiply<S>(gradient, matrix(w, shape.outputs, shape.inputs), result, Into::overwrite,
+                               Arithmetic<S>{1}, shape.count);
+    if (before != nullptr) { place.each(shape.rows * shape.inputs, GeluBackward<R>{before, dx}); }
 }
 
 /// dW += dy^T x, or dW = dy^T x, summed in the arithmetic type. Shapes and scratch as linear_forward.

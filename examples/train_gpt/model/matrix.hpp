@@ -10,47 +10,34 @@ namespace train_gpt {
 
 enum class Order : std::uint8_t { as_stored, transposed };
 
-/// A row-major matrix in somebody else's memory, or its transpose. `rows` and `columns` are the logical
-/// extents (after transposing); `stride` is the distance in elements between two stored rows.
+/// A row-major matrix in somebody else's memory, or its transpose. `rows` and `columns` are the logical extents
+/// (after transposing); `stride` is the distance in elements between two stored rows, `next` that to the next matrix
+/// of a batch.
 template <class A>
 struct Matrix {
     A* data;
-    std::size_t rows;
-    std::size_t columns;
-    std::size_t stride;
+    std::size_t rows, columns, stride, next;
     Order order = Order::as_stored;
 
     template <std::same_as<A> B>
     requires(!std::is_const_v<B>) operator Matrix<const B>() const noexcept {
-        return {data, rows, columns, stride, order};
+        return {data, rows, columns, stride, next, order};
     }
 };
 
+/// One whose rows, and those of the next one, lie one behind the other.
 template <class A>
 constexpr Matrix<A> matrix(A* data, std::size_t rows, std::size_t columns) noexcept {
-    return {data, rows, columns, columns, Order::as_stored};
+    return {data, rows, columns, columns, rows * columns};
 }
-
-template <class A>
-constexpr Matrix<A> matrix(A* data, std::size_t rows, std::size_t columns, std::size_t stride) noexcept {
-    return {data, rows, columns, stride, Order::as_stored};
-}
-
 template <class A>
 constexpr Matrix<A> transposed(Matrix<A> m) noexcept {
-    return {m.data, m.columns, m.rows, m.stride, m.order == Order::transposed ? Order::as_stored : Order::transposed};
+    const Order turned = m.order == Order::transposed ? Order::as_stored : Order::transposed;
+    return {m.data, m.columns, m.rows, m.stride, m.next, turned};
 }
 
 /// Whether a product replaces what its result held or is added to it.
 enum class Into : std::uint8_t { overwrite, add };
-
-/// So many products of one shape, and the distances in elements from one's matrices to the next one's.
-struct Repeats {
-    std::size_t count = 1;
-    std::size_t left = 0;
-    std::size_t right = 0;
-    std::size_t result = 0;
-};
 
 /// Multiply-adds of matrix products: of all, and of those in attention, whose work depends on the tokens that a
 /// query may see.

@@ -41,16 +41,15 @@ class Pass {
     /// Lays the activations out in `arena`, which must outlive the pass, as must `links`. `capacity`: on this rank.
     Pass(const ModelConfig& config, const Split& split, BatchShape capacity, Links<S>& links, Arena& arena,
          const Place& place = {})
-        : config_(config),
-          split_(split),
-          capacity_(capacity),
+        : most_{config, split, capacity},
           batch_(capacity),
           links_(links),
           place_(place),
-          scratch_(take_scratch<T, Place>(arena, config, split, capacity)),
-          head_(take_head<S>(arena, config, split, capacity)),
-          residuals_(arena.take<S>((config.layers + 1) * split.outer_tokens(capacity) * config.width)),
-          blocks_(take_layers(arena, config, split, capacity)) {}
+          scratch_(laid_out<Scratch<T, Place>>(arena, most_)),
+          head_(laid_out<HeadActivations<S>>(arena, most_)),
+          residuals_(arena.take<S>((config.layers + 1) * most_.wide())),
+          block_bytes_(BlockActivations<S>{{}, most_}.arena.used()),
+          blocks_(arena.take<std::byte>((config.recompute ? 1 : config.layers) * block_bytes_)) {}
 
     /// The input is this rank's part of the first `batch.batch` sequences: tokens [batch, sequence].
     /// @pre batch fits the capacity
@@ -63,16 +62,16 @@ class Pass {
         made_ = layer;
     }
     /// Leaves the logits [tokens, split.rows_of_vocabulary] in logits().
-    void head(const HeadWeights<const T*>& w) { head_forward<T>(rank(), w, residual(config_.layers), head_); }
+    void head(const HeadWeights<const T*>& w) { head_forward<T>(rank(), w, residual(most_.config.layers), head_); }
     /// *sum becomes the loss summed over this rank's tokens; logits() become the gradient of `scale` times that sum.
     void loss(const Token* targets, double scale, double* sum) {
         cross_entropy_in_place(rank(), targets, static_cast<A>(scale), head_, sum);
     }
     void head_backward(const HeadWeights<const T*>& w, const HeadWeights<T*>& d, Into into) {
-        train_gpt::head_backward<T>(rank(), w, residual(config_.layers), head_, added(d), into);
+        train_gpt::head_backward<T>(rank(), w, residual(most_.config.layers), head_, added(d), into);
     }
     void block_backward(std::size_t layer, const BlockWeights<const T*>& w, const BlockWeights<T*>& d, Into into) {
-        if (config_.recompute && made_ != layer) { block(layer, w); }
+        if (most_.config.recompute && made_ != layer) { block(layer, w); }
         train_gpt::block_backward<T>(rank(), w, residual(layer), kept(layer), added(d), into);
     }
     void embed_backward(const Token* tokens, const EmbeddingWeights<T*>& d) {
@@ -88,50 +87,37 @@ class Pass {
     /// Writes what this rank has of the logits at `position` of the first sequence to their places in `row`
     /// [vocabulary].
     void copy_logits(std::size_t position, std::span<S> row) const {
-        const auto chunks = split_.chunks(batch_.sequence * split_.cp);
+        const auto now = rank();
+        const auto chunks = now.chunks(now.split.cp_index);
         for (std::size_t i = 0; i < batch_.sequence; ++i) {
             if (chunks.position(i) != position) { continue; }
-            std::copy_n(head_.logits + i * split_.rows_of_vocabulary(config_), split_.tokens_of_vocabulary(config_),
-                        row.data() + split_.first_of_vocabulary(config_));
+            std::copy_n(head_.logits + i * now.split.rows_of_vocabulary(now.config),
+                        now.split.tokens_of_vocabulary(now.config),
+                        row.data() + now.split.first_of_vocabulary(now.config));
         }
     }
 
   private:
-    /// One layer's kept activations lie behind another's, so the first and the distance are enough; with
-    /// recomputation all have the same place.
-    struct Layers {
-        std::byte* first;
-        std::size_t bytes;
-    };
-
-    RankPass<S, Place> rank() const { return {config_, split_, batch_, links_, scratch_, place_}; }
+    RankPass<T, Place> rank() const { return {{most_.config, most_.split, batch_}, links_, scratch_, place_}; }
     template <class Gradients>
     Gradients added(const Gradients& d) const {
-        return split_.adds_whole_gradients() ? d : without_whole(d);
+        return most_.split.adds_whole_gradients() ? d : without_whole(d);
     }
-    static Layers take_layers(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
-        Arena counter;
-        take_block<S>(counter, config, split, capacity);
-        return {arena.take<std::byte>((config.recompute ? 1 : config.layers) * counter.used()), counter.used()};
-    }
-    S* residual(std::size_t layer) const noexcept {
-        return residuals_ + layer * split_.outer_tokens(capacity_) * config_.width;
-    }
+    S* residual(std::size_t layer) const noexcept { return residuals_ + layer * most_.wide(); }
+    /// With recomputation all layers have the same place.
     BlockActivations<S> kept(std::size_t layer) const {
-        Arena arena(blocks_.first + (config_.recompute ? 0 : layer) * blocks_.bytes, blocks_.bytes);
-        return take_block<S>(arena, config_, split_, capacity_);
+        return {{blocks_ + (most_.config.recompute ? 0 : layer) * block_bytes_, block_bytes_}, most_};
     }
 
-    ModelConfig config_;
-    Split split_;
-    BatchShape capacity_;
+    RankShape most_;
     BatchShape batch_;
     Links<S>& links_;
     Place place_;
-    Scratch<S> scratch_;
+    Scratch<T, Place> scratch_;
     HeadActivations<S> head_;
     S* residuals_;  // [layers + 1, outer, C]
-    Layers blocks_;
+    std::size_t block_bytes_;
+    std::byte* blocks_;
     std::size_t made_ = 0;  // the layer whose activations were made last
 };
 

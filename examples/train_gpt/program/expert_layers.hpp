@@ -154,7 +154,7 @@ class ExpertLayers {
                           linear_forward<T>(shape, up_of(experts, expert), kept.received + row * x_.width,
                                             kept.up + row * x_.hidden, scratch_.converted, place_);
                       });
-        gelu_forward(l.routes.rows_received() * x_.hidden, kept.up, kept.gelu, place_);
+        place_.each(l.routes.rows_received() * x_.hidden, Gelu<S>{kept.up, kept.gelu});
         for_each_part(l.routes, {x_.hidden, x_.width},
                       [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
                           linear_forward<T>(shape, down_of(experts, expert), kept.gelu + row * x_.hidden,
@@ -188,7 +188,7 @@ class ExpertLayers {
                           input_gradient<T>(shape, down_of(experts, expert), scratch_.made + row * x_.width,
                                             scratch_.d_up + row * x_.hidden, scratch_.converted, place_);
                       });
-        gelu_backward_in_place(l.routes.rows_received() * x_.hidden, kept.up, scratch_.d_up, place_);
+        place_.each(l.routes.rows_received() * x_.hidden, GeluBackward<S>{kept.up, scratch_.d_up});
         for (std::size_t e = 0; e < l.routes.experts(); ++e) {
             add_tree(l.routes, {x_.width, x_.hidden}, e, kept.received, scratch_.d_up, d_experts, ExpertUp<T>{});
             add_tree(l.routes, {x_.hidden, x_.width}, e, kept.gelu, scratch_.made, d_experts, ExpertDown<T>{});

@@ -25,7 +25,6 @@
 #include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"
 #include "../model/matrix.hpp"
-#include "sharded_model.hpp"
 #include "trainer.hpp"
 
 namespace train_gpt {
@@ -67,7 +66,7 @@ inline int agreed_signal(sk::Rank& rank, const Job& job) {
 template <class T, class Place>
 class RankSteps {
   public:
-    using OfRank = Trainer<ShardedModel<T, Place>, Place>;
+    using OfRank = Trainer<T, Place>;
 
     /// `results`: written where they are given, by rank 0 at least; their vectors have their sizes already.
     /// `counted`: what this rank allocates, by which a host's steps are measured; null on devices. `make`, `place`:

@@ -40,18 +40,18 @@
 #include "forward_backward.hpp"
 #include "job.hpp"
 #include "sample.hpp"
+#include "sharded_model.hpp"
 #include "slice_hashes.hpp"
 #include "tokens_ahead.hpp"
 #include "workspace.hpp"
 
 namespace train_gpt {
 
-/// One rank's training run. The source is the same for every engine, model and place of its arithmetic, the program
+/// One rank's training run. The source is the same for every engine and place of its arithmetic, the program
 /// for every policy. But for experts without a capacity, nothing in a step waits for a device or reads its memory, so
 /// that a step can be captured into a graph.
-template <class Model, class Place>
+template <class T, class Place>
 class Trainer {
-    using T = typename Model::T;
     using OfRank = Workspace<T, Place>;
 
   public:
@@ -290,8 +290,8 @@ class Trainer {
     sk::cp::CausalChunks part_;
     sk::Communicator data_ranks_;
     DataOrder data_;
-    Model model_;
-    decltype(std::declval<Model&>().groups()) groups_;
+    ShardedModel<T, Place> model_;
+    decltype(model_.groups()) groups_;
     std::optional<sk::schedule::Following> following_;
     std::unique_ptr<sk::Optimizer> optimizer_;
     EngineLinks<typename OfRank::OfPass::S> links_;
