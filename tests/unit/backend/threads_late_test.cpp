@@ -48,13 +48,13 @@ struct Told {
     flight_records::MissingRanks files;
     std::size_t records = 0;
 };
-/// Runs f(world) with deadlines of 200 ms and files.
+/// Runs f(world) with deadlines and files.
 template <class F>
-Told told(std::size_t ranks, const F& f) {
+Told told(std::size_t ranks, const F& f, std::chrono::milliseconds deadline = 200ms) {
     const temporary_folder::Folder folder;
     Told all;
     threads::LaunchOptions options;
-    options.timeout = options.finish_timeout = 200ms;
+    options.timeout = options.finish_timeout = deadline;
     options.record = folder.file("run");
     options.on_late = [&](const std::string& text) { all.late.push_back(text); };
     for (const std::exception_ptr& error : launch_and_collect(ranks, f, options)) {
@@ -116,9 +116,10 @@ TEST_CASE("threads: a rank that is late is named in every rank's error, in the w
         CHECK(!contains(all.outcomes[0].text, "wait"));
         CHECK(contains(all.outcomes[0].text, "not every rank has entered a call within 200 ms"));
         CHECK(all.files.ranks == std::vector<std::size_t>{1});
-        REQUIRE(all.late.size() == 2);
-        CHECK(contains(all.late[0], "late: rank 1 has not entered"));
-        CHECK(contains(all.late[1], "not every rank has entered"));
+        // On a busy machine there may be a warning of the barrier before them.
+        REQUIRE(all.late.size() >= 2);
+        CHECK(contains(all.late.rbegin()[1], "late: rank 1 has not entered"));
+        CHECK(contains(all.late.back(), "not every rank has entered"));
     }
 }
 
@@ -159,21 +160,24 @@ TEST_CASE("threads: a rank that is late by less than the deadline is no error") 
 }
 
 TEST_CASE("threads: ranks in another order, in another group or that nobody takes a message from are deadlocks") {
+    constexpr auto deadline = 60s;  // on a busy machine 200 ms pass before a deadlock is found
     for (const std::size_t ranks : sizes) {
-        Told all = told(ranks, [](const Comm& world) {
+        const auto in_another_order = [](const Comm& world) {
             const Comm tp = split(world, 0, world.rank(), "tp");
             const Comm dp = split(world, 0, world.rank(), "dp");
             barrier(world.rank() == 0 ? tp : dp, {});
             barrier(world.rank() == 0 ? dp : tp, {});
-        });
+        };
+        Told all = told(ranks, in_another_order, deadline);
         check(all, {"no rank can go on: each waits for another one", "(call 0 over tp)", "(call 0 over dp)"},
               {"rank 0 waits in barrier at "});
         CHECK(contains(all.outcomes[0].text, "deadlock"));
         CHECK(contains(all.outcomes[0].text, "rank 0 has not entered barrier at "));
-        all = told(ranks, [](const Comm& world) {
+        const auto in_another_group = [](const Comm& world) {
             const Comm pair = split(world, world.rank() / 2, world.rank(), "pair");
             barrier(world.rank() == 0 ? pair : world, {});
-        });
+        };
+        all = told(ranks, in_another_group, deadline);
         CHECK(contains(all.outcomes[0].text, "rank 1 has not entered barrier at "));
         CHECK(contains(all.outcomes[1].text, "rank 0 has not entered barrier at "));
     }
