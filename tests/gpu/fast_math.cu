@@ -33,6 +33,4 @@ LAUNCH(UpdatePass<KnownRuleUpdate<rules::SgdUpdate<float>>, bf16, bf16, bf16, 1>
 LAUNCH(UpdatePass<KnownRuleUpdate<rules::LionUpdate<float>>, float, bf16, bf16, 1>)
 LAUNCH(UpdatePass<KnownRuleUpdate<rules::AdamWUpdate<float>>, float, float, float, 2>)
 LAUNCH(UpdatePass<KnownRuleUpdate<rules::AdamWUpdate<double>>, double, double, double, 2>)
-LAUNCH(QuantizePass<float, 64>)
-LAUNCH(DequantizePass<float, 64>)
 #endif

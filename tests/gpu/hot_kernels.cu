@@ -48,7 +48,5 @@ ALONE_AND_BATCHED(BlockUpdatePass<KnownRuleUpdate<rules::AdamWUpdate<float>>, fl
 ALONE_AND_BATCHED(BlockUpdatePass<KnownRuleUpdate<rules::AdamWUpdate<float>>, bf16, bf16, float, 2, InBlocks>)
 template struct nccl::KernelsFor<DefaultPrecision<float>, rules::MuonRule>;
 LAUNCH(ConvertPass<float, bf16>)
-LAUNCH(QuantizePass<float, 64>)
-LAUNCH(DequantizePass<float, 64>)
 NORM(bf16)
 #endif

@@ -28,11 +28,7 @@ using namespace shardkit::gpu;
     FROM_TO(T, bf16)                      \
     FROM_TO(T, fp16)                      \
     LAUNCH(AccumulatePairPass<T, double>) \
-    LAUNCH(AccumulatePairPass<T, float>)  \
-    LAUNCH(QuantizePass<T, 64>)           \
-    LAUNCH(QuantizePass<T, 256>)          \
-    LAUNCH(DequantizePass<T, 64>)         \
-    LAUNCH(DequantizePass<T, 256>)
+    LAUNCH(AccumulatePairPass<T, float>)
 
 ELEMENT(double)
 ELEMENT(float)

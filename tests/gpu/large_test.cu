@@ -13,7 +13,6 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/quantize/quantize.hpp>
 
 #include "../test_size.hpp"
 #include "../unit/backend/cub/adamw_checks.hpp"
@@ -231,38 +230,4 @@ TEST_CASE("pack and unpack beyond 2^32 elements") {
     Kernels::unpack(at, table.view(), flat.span());
     check(tensor, 0, 3, 150);
     CHECK(short_one.values() == counted(20));
-}
-
-TEST_CASE("int8 codes of more than 2^32 elements, and back") {
-    const std::size_t size = 4 * gibi + 1003;
-    constexpr std::size_t block = sk::BlockInt8<>::block;
-    const std::size_t blocks = sk::BlockInt8<>::blocks(size);
-    if (!has_room("quantize and dequantize", 3 * size + blocks * sizeof(float))) { return; }
-    test::GpuMachine gpu;
-    const auto at = gpu.stream();
-    const Large<sk::bf16> values(size, at);
-    const Large<std::int8_t> codes(size, at);
-    const Large<float> scales(blocks, at);
-    Kernels::fill(at, values.span(), sk::bf16(1.5F));
-    const std::size_t places[] = {0, 2 * gibi, 4 * gibi - block, 4 * gibi, (blocks - 1) * block};
-    const auto expected = [&](std::size_t place) {
-        return test::random_elements<sk::bf16>(std::min(block, size - place),
-                                               static_cast<std::uint32_t>(place / 256));
-    };
-    for (const std::size_t place : places) { values.put(place, expected(place)); }
-    Kernels::quantize(at, values.view(), codes.span(), scales.span());
-    Kernels::fill(at, values.span(), sk::bf16(0.0F));
-    Kernels::dequantize(at, codes.view(), scales.view(), values.span());
-    CHECK(codes.around(gibi) == all(std::int8_t{127}));
-    CHECK(values.around(gibi) == all(sk::bf16(1.5F)));
-    for (const std::size_t place : places) {
-        auto decoded = expected(place);
-        std::vector<std::int8_t> coded(decoded.size());
-        std::vector<float> scale(1);
-        sk::quantize<block>(std::span<const sk::bf16>(decoded), std::span(coded), std::span(scale));
-        sk::dequantize<block>(std::span<const std::int8_t>(coded), std::span<const float>(scale), std::span(decoded));
-        CHECK(codes.window(place, coded.size()) == coded);
-        CHECK(scales.window(place / block, 1) == scale);
-        CHECK(values.window(place, decoded.size()) == decoded);
-    }
 }

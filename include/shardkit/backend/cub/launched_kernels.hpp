@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include <shardkit/backend/cub/batch.hpp>
-#include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/combine.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
 #include <shardkit/backend/cub/launch.hpp>
@@ -18,7 +17,6 @@
 #include <shardkit/backend/cub/update.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/tensor_table.hpp>
-#include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/kernels/update.hpp>
@@ -143,28 +141,6 @@ struct LaunchedKernels {
     template <Element T>
     static void unpack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         copy_tensors<PackDirection::unpack>(stream, table, flat, "unpack");
-    }
-    /// Quantises, with the same bits as the host's shardkit::quantize.
-    template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
-    static void quantize(const Stream& stream, std::span<const T> from, std::span<std::int8_t> codes,
-                         std::span<float> scales, SourceLocation where = SourceLocation::current()) {
-        using Pass = QuantizePass<T, Block>;
-        require_size("quantize", "codes", codes.size(), from.size(), where);
-        require_size("quantize", "scales", scales.size(), BlockInt8<Block>::blocks(from.size()), where);
-        const auto tiling = from_start(tile<Pass::lanes>(from.size(), from.data(), codes.data()));
-        const Pass pass{from.data(), codes.data(), scales.data(), from.size(), tiling.aligned};
-        Launch{stream}(pass.indices(), pass, "quantize");
-    }
-    /// Dequantises, with the same bits as the host's shardkit::dequantize.
-    template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
-    static void dequantize(const Stream& stream, std::span<const std::int8_t> codes, std::span<const float> scales,
-                           std::span<T> to, SourceLocation where = SourceLocation::current()) {
-        using Pass = DequantizePass<T, Block>;
-        require_size("dequantize", "to", to.size(), codes.size(), where);
-        require_size("dequantize", "scales", scales.size(), BlockInt8<Block>::blocks(codes.size()), where);
-        const Pass pass{codes.data(), scales.data(), to.data(),
-                        from_start(tile<Pass::lanes, Pass::vectors>(to.size(), codes.data(), to.data()))};
-        Launch{stream}(pass.tiling.indices(), pass, "dequantize");
     }
 
   private:
