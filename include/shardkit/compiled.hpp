@@ -14,14 +14,6 @@
 #include <shardkit/compiled/define_core.hpp>
 #include <shardkit/compiled/define_optimizers.hpp>
 
-namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
-RuleOptimizer* make_optimizer(const Model& groups, const shardkit::detail::AnyOptions& options,
-                              std::vector<ParamGroup> param_groups, SourceLocation where) {
-    using Frame = shardkit::detail::OptimizerFrame;
-    return new OptimizerRef(std::make_unique<Frame>(groups, options, std::move(param_groups), where));
-}
-}  // namespace SHARDKIT_CHECKED_BUILD
-
 #include <shardkit/detail/show_macros.inc>
 
 template struct shardkit::compiled::CoreRules<shardkit::StateFormat::full>;

@@ -5,12 +5,10 @@
 
 // Optimizers of whole matrices, and several optimizers over one model.
 
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/muon.hpp>
-#else
-#include <shardkit/muon/matrix_plan.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/muon/matrix_plan.hpp>
 #endif
 
 #include <shardkit/detail/show_macros.inc>

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <shardkit/compiled/checkpoint_interface.hpp>
-#include <shardkit/compiled/optimizers.hpp>
 
 // What checkpoint.hpp is in the compiled form; its functions are described in checkpoint/save.hpp and load.hpp.
 
@@ -38,7 +37,7 @@ class State {
     }
 
     State& add(Optimizer& optimizer, SourceLocation where = SourceLocation::current()) {
-        state_->add(optimizer.core(where), where);
+        state_->add(optimizer, where);
         return *this;
     }
     State& add(LossScale& loss_scale, std::string name = {}, SourceLocation where = SourceLocation::current()) {

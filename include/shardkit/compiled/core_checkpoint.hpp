@@ -23,7 +23,7 @@ class SavedStateOf final : public SavedState {
     std::uint64_t version(SourceLocation where) const override {
         return shardkit::detail::Access::version(core, where);
     }
-    void add(Optimizer& optimizer, SourceLocation where) override { core.add(core_of(optimizer), where); }
+    void add(Optimizer& optimizer, SourceLocation where) override { core.add(optimizer, where); }
     void add(LossScale& loss_scale, std::string name, SourceLocation where) override {
         core.add(loss_scale, std::move(name), where);
     }

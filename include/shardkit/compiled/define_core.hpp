@@ -80,9 +80,4 @@ Group* make_group(Rank& rank, const ElementTypes& elements, const GroupValues& v
 }
 }  // namespace SHARDKIT_FACE
 
-namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
-
-template class AnyOptimizer<Optimizer>;
-template class AnyOptimizer<RuleOptimizer>;
-
-}  // namespace SHARDKIT_CHECKED_BUILD
+namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {}  // namespace SHARDKIT_CHECKED_BUILD

@@ -26,11 +26,10 @@ class Rank;
 class Accumulation;
 class Reduced;
 class LossScale;
+class Optimizer;
 }  // namespace SHARDKIT_FACE
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
-
-class Optimizer;
 
 /// An object of the core.
 class Object {
@@ -64,38 +63,8 @@ class Handle {
     T* object_ = nullptr;
 };
 
-// Optimizers.
-class Optimizer : public Object {
-  public:
-    bool combined = false;  ///< whether another optimizer refers to it, so that nothing can take its place
-
-    virtual GlobalNorm step(Accumulation& accumulation, const StepOptions& options, SourceLocation where) = 0;
-    /// A step of reduced gradients, which it ends; null `coefficient`: not clipped.
-    virtual void step(Reduced& reduced, const ClipCoefficient* coefficient, SourceLocation where) = 0;
-    virtual void step_in_backward(Accumulation& accumulation, const StepOptions& options, SourceLocation where) = 0;
-    virtual double learning_rate() = 0;
-    virtual void set_learning_rate(double learning_rate, SourceLocation where) = 0;
-    virtual void set_learning_rate_factor(double factor, SourceLocation where) = 0;
-    virtual std::uint64_t steps(const GroupRef& group, SourceLocation where) = 0;
-    virtual void list_shards(std::vector<ShardInfo>& list) = 0;
-    /// Returns what the core has in its place.
-    virtual void* behind() noexcept = 0;
-};
-/// An optimizer of one rule.
-class RuleOptimizer : public Optimizer {
-  public:
-    virtual shardkit::detail::AnyOptions options() const = 0;
-    virtual double given_learning_rate() const noexcept = 0;
-    virtual void set_options(const shardkit::detail::AnyOptions& options, SourceLocation where) = 0;
-    virtual std::span<const ParamGroup> param_groups() const noexcept = 0;
-    virtual void set_param_groups(const std::vector<ParamGroup>& param_groups, SourceLocation where) = 0;
-};
-
 /// Returns the core's functions of a rule that it has, with its states in a format.
 template <class Rule, StateFormat format>
 const shardkit::detail::RuleFunctions& rule_functions();
-/// Makes an optimizer of the rule that the options name.
-RuleOptimizer* make_optimizer(const Model& groups, const shardkit::detail::AnyOptions& options,
-                              std::vector<ParamGroup> param_groups, SourceLocation where);
 
 }  // namespace SHARDKIT_CHECKED_BUILD

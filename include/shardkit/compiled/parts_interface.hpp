@@ -14,8 +14,6 @@
 
 namespace shardkit {
 struct Plan;
-struct MuonOptions;
-struct Matrices;
 class TrafficLog;
 namespace planner {
 struct GroupDescription;
@@ -23,11 +21,6 @@ struct PlanOptions;
 }  // namespace planner
 namespace recorder {
 struct RecentCall;
-}
-class Stream;
-namespace detail {
-template <class Stream>
-class AnyProducts;
 }
 }  // namespace shardkit
 
@@ -37,15 +30,6 @@ namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 class MovingAverage : public Object {
   public:
     virtual void update(double decay, SourceLocation where) = 0;
-};
-
-/// A Muon and its parts: the optimizer of its matrices, and the AdamW of the rest.
-class Muon : public Optimizer {
-  public:
-    /// Returns references, which the Muon outlives.
-    virtual RuleOptimizer* matrices() = 0;
-    virtual RuleOptimizer* rest() = 0;
-    virtual std::size_t bytes_of_exchange() = 0;
 };
 
 // Plans. Null `optimizer`: none is there yet.
@@ -61,14 +45,8 @@ std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where
 std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where);
 GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where);
 
-// Averages, several optimizers, and Muon.
+// Averages.
 MovingAverage* make_moving_average(const Model& average, const Model& of, SourceLocation where);
-Optimizer* combine(const Model& groups, std::span<Optimizer* const> parts, SourceLocation where);
-/// Null `products`: those of the library.
-Muon* make_muon(const Model& groups, const shardkit::detail::AnyProducts<Stream>* products,
-                const MuonOptions& options, const AdamWOptions& rest, const Matrices& matrices,
-                const std::vector<ParamGroup>& param_groups, SourceLocation where);
-
 std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count, std::size_t bytes,
                            SourceLocation where);
 

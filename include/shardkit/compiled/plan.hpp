@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
 #include <shardkit/plan/plan.hpp>
 
@@ -23,7 +22,7 @@ inline std::vector<planner::GroupDescription> describe_groups(const Model& model
 inline std::vector<planner::GroupDescription> describe_groups(const Model& model, Optimizer& optimizer,
                                                               SourceLocation where = SourceLocation::current()) {
     std::vector<planner::GroupDescription> groups;
-    compiled::describe(model, &optimizer.core(where), groups, where);
+    compiled::describe(model, &optimizer, groups, where);
     return groups;
 }
 
@@ -35,7 +34,7 @@ inline Plan plan(const Model& model, const planner::PlanOptions& options = {},
 /// Returns the plan of a model and its optimizer: see plan/model_summary.hpp.
 inline Plan plan(const Model& model, Optimizer& optimizer, const planner::PlanOptions& options = {},
                  SourceLocation where = SourceLocation::current()) {
-    return compiled::plan(model, &optimizer.core(where), options, where);
+    return compiled::plan(model, &optimizer, options, where);
 }
 
 /// Returns a table of a model's parameters: see plan/model_summary.hpp.
@@ -44,7 +43,7 @@ inline std::string model_summary(const Model& model, SourceLocation where = Sour
 }
 inline std::string model_summary(const Model& model, Optimizer& optimizer,
                                  SourceLocation where = SourceLocation::current()) {
-    return compiled::model_summary(model, &optimizer.core(where), where);
+    return compiled::model_summary(model, &optimizer, where);
 }
 
 }  // namespace SHARDKIT_BUILD

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/compiled/optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -20,11 +19,11 @@ inline void verify_replicas(const Model& model, SourceLocation where = SourceLoc
 }
 inline void verify_replicas(const Model& model, Optimizer& optimizer,
                             SourceLocation where = SourceLocation::current()) {
-    compiled::verify_replicas(model, &optimizer.core(where), nullptr, where);
+    compiled::verify_replicas(model, &optimizer, nullptr, where);
 }
 inline void verify_replicas(const Model& model, Optimizer& optimizer, const LossScale& loss_scale,
                             SourceLocation where = SourceLocation::current()) {
-    compiled::verify_replicas(model, &optimizer.core(where), &loss_scale, where);
+    compiled::verify_replicas(model, &optimizer, &loss_scale, where);
 }
 
 /// Returns the hash of each group's parameters, and of its master weights where it has some: see
@@ -39,7 +38,7 @@ inline void verify_replicas(const Model& model, Optimizer& optimizer, const Loss
 }
 [[nodiscard]] inline std::vector<ValuesHash> hash_values(Optimizer& optimizer,
                                                          SourceLocation where = SourceLocation::current()) {
-    return compiled::hash_values(optimizer.core(where), where);
+    return compiled::hash_values(optimizer, where);
 }
 /// Returns what a rank's part of one tensor adds to a hash of the program's own: see verify/hash_values.hpp.
 template <class T>

@@ -45,7 +45,7 @@ class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
                                SourceLocation where = SourceLocation::current())
         : detail::RuleOptimizer<typename Rule::Options>(
               model, {&detail::functions_of<Rule, host::AnyKernels::Loops>, options}, std::move(param_groups), where,
-              std::make_unique<Launched>()) {}
+              detail::Owned<detail::OptimizerGroups>(new Launched)) {}
 
     /// The bytes of this rank's buffers for what is kept, the sums and the directions. They come on top of a
     /// planner::MemoryPlan, as planner::FactoredPlan says.

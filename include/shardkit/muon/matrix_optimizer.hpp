@@ -23,6 +23,44 @@
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/step/model.hpp>
 
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+
+/// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
+inline auto are_matrices(const Model& model, const Matrices& matrices) {
+    auto chosen = std::make_shared<std::set<std::pair<std::string, std::string>>>();
+    for (const Group& group : Access::each(model, SourceLocation{})) {
+        for (const PlacedParameter& p : group.geometry().parameters) {
+            if (is_matrix(matrices, group.path(), p)) { chosen->emplace(group.path(), p.name); }
+        }
+    }
+    return [chosen](std::string_view path, std::string_view parameter) {
+        return chosen->contains({std::string(path), std::string(parameter)});
+    };
+}
+inline std::vector<ParamGroup> with_rest(const Model& model, const Matrices& matrices,
+                                         std::vector<ParamGroup> param_groups, SourceLocation where) {
+    for (const ParamGroup& group : param_groups) { validate(group, where); }
+    require_matches(model, {param_groups.data(), param_groups.size()}, where);
+    const auto is_matrix = are_matrices(model, matrices);
+    bool all = true;
+    for (const Group& group : Access::each(model, where)) {
+        for (const PlacedParameter& p : group.geometry().parameters) { all = all && is_matrix(group.path(), p.name); }
+    }
+    if (!all) {
+        param_groups.insert(param_groups.begin(),
+                            {.matches = [is_matrix](auto path, auto name) { return !is_matrix(path, name); },
+                             .updated_by = UpdatedBy::another});
+    }
+    return param_groups;
+}
+template <class Rule>
+Owned<OptimizerGroups> matrix_groups(const AnyProducts<Stream>& products, const Matrices& matrices) {
+    using Launched = LaunchedGroups<MatrixLaunches<Rule, float>, MatrixLaunches<Rule, double>>;
+    return Owned<OptimizerGroups>(new Launched(MatrixSetup{products, matrices}));
+}
+
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
 namespace shardkit::rules SHARDKIT_BUILD {
 
 /// An optimizer of a MatrixRule over the parameters of a model that are matrices: Muon's part of Muon, or that of a
@@ -49,50 +87,14 @@ class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
                     SourceLocation where = SourceLocation::current())
         : detail::RuleOptimizer<typename Rule::Options>(
               model, {&detail::functions_of<Rule, host::AnyKernels::Loops>, options},
-              with_rest(model, matrices, std::move(param_groups), where), where,
-              std::make_unique<Launched>(detail::MatrixSetup{detail::AnyProducts<Stream>(products), matrices})) {}
-
-    /// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
-    static auto are_matrices(const Model& model, const Matrices& matrices) {
-        auto chosen = std::make_shared<std::set<std::pair<std::string, std::string>>>();
-        for (const detail::Group& group : detail::Access::each(model, SourceLocation{})) {
-            for (const PlacedParameter& p : group.geometry().parameters) {
-                if (detail::is_matrix(matrices, group.path(), p)) { chosen->emplace(group.path(), p.name); }
-            }
-        }
-        return [chosen](std::string_view path, std::string_view parameter) {
-            return chosen->contains({std::string(path), std::string(parameter)});
-        };
-    }
+              detail::with_rest(model, matrices, std::move(param_groups), where), where,
+              detail::matrix_groups<Rule>(detail::AnyProducts<Stream>(products), matrices)) {}
 
     /// The bytes of this rank's buffers for whole matrices: those that they travel through, those that the rule works
     /// in and what it keeps of matrices that the rank owns. They come on top of a planner::MemoryPlan.
     /// @throws UsageError when it was moved from
     std::size_t bytes_of_exchange(SourceLocation where = SourceLocation::current()) {
         return this->bytes_beside_states(where);
-    }
-
-  private:
-    using Launched =
-        detail::LaunchedGroups<detail::MatrixLaunches<Rule, float>, detail::MatrixLaunches<Rule, double>>;
-
-    static std::vector<ParamGroup> with_rest(const Model& model, const Matrices& matrices,
-                                             std::vector<ParamGroup> param_groups, SourceLocation where) {
-        for (const ParamGroup& group : param_groups) { validate(group, where); }
-        detail::require_matches(model, {param_groups.data(), param_groups.size()}, where);
-        const auto is_matrix = are_matrices(model, matrices);
-        bool all = true;
-        for (const detail::Group& group : detail::Access::each(model, where)) {
-            for (const PlacedParameter& p : group.geometry().parameters) {
-                all = all && is_matrix(group.path(), p.name);
-            }
-        }
-        if (!all) {
-            param_groups.insert(param_groups.begin(),
-                                {.matches = [is_matrix](auto path, auto name) { return !is_matrix(path, name); },
-                                 .updated_by = UpdatedBy::another});
-        }
-        return param_groups;
     }
 };
 

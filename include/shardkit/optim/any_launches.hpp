@@ -13,7 +13,7 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/rank.hpp>
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// The launches of groups on a device.
 class DeviceLaunches {
@@ -60,4 +60,4 @@ class AnyLaunches {
     std::unique_ptr<DeviceLaunches> device_;  // null on the host
 };
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

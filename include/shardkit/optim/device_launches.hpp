@@ -21,7 +21,7 @@
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/copy_captures.hpp>
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// The launches of groups as UpdateBatches say, of which each has groups of the same types; offloaded ones behind
 /// them, piece by piece.
@@ -98,4 +98,4 @@ inline DeviceLaunches* new_batched_launches() { return new BatchedLaunches; }
 inline constexpr DeviceOptimizers batched_optimizers{&new_batched_launches, &make_offload_slots, &cut_at_pieces};
 inline const bool has_device_optimizers = ((device_optimizers = &batched_optimizers), true);
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

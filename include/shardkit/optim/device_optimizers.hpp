@@ -16,7 +16,7 @@ namespace shardkit::detail {
 struct OffloadPiece;
 }
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 class DeviceLaunches;
 
@@ -40,4 +40,4 @@ inline const DeviceOptimizers& on_device(SourceLocation where) {
                       "expected shardkit/optim/device_launches.hpp in one");
 }
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -8,14 +8,14 @@
 
 #include <shardkit/core/source_location.hpp>
 #ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/optimizers.hpp>
+#include <shardkit/compiled/interface.hpp>
 #else
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/kernels/state_storage.hpp>
-#include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/verbs/communicator.hpp>
 #endif
+#include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/options.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/policy/state_format.hpp>
@@ -43,16 +43,12 @@ struct NeedsOwnNames {
 };
 }  // namespace shardkit::detail
 
-namespace shardkit::detail SHARDKIT_BUILD {
-
-#ifndef SHARDKIT_COMPILED
-using AnyRuleOptimizer = OptimizerFrame;
-#endif
+namespace shardkit::detail SHARDKIT_FACE {
 
 /// An optimizer of one rule, with its options.
 template <class OptionsType>
-class RuleOptimizer : public AnyRuleOptimizer {
-    using Base = AnyRuleOptimizer;
+class RuleOptimizer : public OptimizerFrame {
+    using Base = OptimizerFrame;
 
   public:
     using Options = OptionsType;
@@ -65,9 +61,13 @@ class RuleOptimizer : public AnyRuleOptimizer {
     /// @throws  std::invalid_argument for what is out of range, or another number of states (another Momentum, say):
     ///          nothing has changed then
     void set_options(const Options& options, SourceLocation where = SourceLocation::current()) {
-        Base::set_options({Base::options().rule, options}, where);
+        Base::set_options({nullptr, options}, where);
     }
 };
+
+}  // namespace shardkit::detail SHARDKIT_FACE
+
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The same over a model, with the states in a format. `Functions::in<format>()` are the rule's with its states in
 /// one: a format is compiled where an optimizer is made with it.

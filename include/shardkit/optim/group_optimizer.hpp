@@ -35,7 +35,7 @@
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// A Progress as the numbers of a GroupProgress.
 inline std::vector<std::uint64_t> numbers_of(const AnyProgress& progress) {
@@ -348,4 +348,4 @@ inline void GroupOptimizer::set_progress(const GroupProgress& progress, UpdateTa
     }
 }
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

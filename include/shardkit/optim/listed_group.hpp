@@ -11,7 +11,7 @@
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// A group that is trained, in a step of its optimizer.
 struct TrainedGroup {
@@ -73,4 +73,4 @@ inline void run_update(const TrainedGroup& each, const Stream& stream, unsigned 
     each.state->parameters().end_update(stream.record(), capture);
 }
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

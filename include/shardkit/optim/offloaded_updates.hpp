@@ -31,7 +31,7 @@
 // gradients and parameters come into one of two slots of pinned memory, are used and updated there with the states
 // and masters beside them, and the parameters go back.
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// The two slots of a rank, which all its optimizers use, one step after the other.
 /// Memory: two times RankOptions::offload_slot_bytes, of the engine's
@@ -181,4 +181,4 @@ class OrderedCopies : NotCopied {
     std::array<Event, 2> stored_{};
 };
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

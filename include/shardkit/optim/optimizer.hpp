@@ -3,60 +3,43 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <shardkit/core/validate_number.hpp>
-#include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/identity.hpp>
-#include <shardkit/detail/list.hpp>
-#include <shardkit/optim/begin_step.hpp>
-#include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/group_progress.hpp>
-#include <shardkit/optim/norm.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/detail/owned.hpp>
+#include <shardkit/machine/act.hpp>
+#include <shardkit/optim/clip_coefficient.hpp>
+#include <shardkit/optim/global_norm.hpp>
 #include <shardkit/optim/step_options.hpp>
-#include <shardkit/sharded/held_memory.hpp>
-#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/argument_types.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
+template <class T>
+class List;
+struct StepShare;
+}  // namespace shardkit::detail
 
-namespace detail SHARDKIT_BUILD {
-
-/// Whether a change is made, or only refused where it cannot be.
-enum class Change : std::uint8_t { check, make };
-
-/// What an optimizer holds of one group that it updates.
-struct OptimizerMemory {
-    Group* group = nullptr;
-    MemoryReader** reader = nullptr;  ///< where it keeps who reads this memory beside the rank's work
-    std::string rule;                 ///< what its rule is called
-    List<HeldMemory> held;
-};
-
-/// The updates of one optimizer's groups in backward passes.
-class UpdatesInBackward : public BackwardUpdates {
-  public:
-    virtual ~UpdatesInBackward() = default;
-    /// Closes a step.
-    virtual void close(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) = 0;
-};
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+class UpdatesInBackward;
 class UpdatesOfOptimizer;
+struct CombinedParts;
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::detail SHARDKIT_FACE {
 class OptimizerFrame;
+}
 
-}  // namespace detail SHARDKIT_BUILD
-
-}  // namespace shardkit
-
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 class CombinedOptimizer;
 
@@ -67,9 +50,7 @@ class CombinedOptimizer;
 /// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
 class Optimizer {
   public:
-    virtual ~Optimizer() {
-        if (backward_) { detail::end_program("an optimizer ended or was moved during a step in backward"); }
-    }
+    virtual ~Optimizer();
 
     /// The groups that it updates.
     const Model& model() const noexcept { return model_; }
@@ -88,10 +69,7 @@ class Optimizer {
     ///     constexpr LearningRate part_of_peak{.peak = 1, .warm_up = 2000, .steps = 100'000};
     ///     optimizer.set_learning_rate_factor(part_of_peak(step));
     /// @throws std::invalid_argument for a factor, or a product, that is no learning rate: nothing has changed then
-    void set_learning_rate_factor(double factor, SourceLocation where = SourceLocation::current()) {
-        detail::validate_number("optimizer", "the learning rates' factor", factor, rules::not_negative, where);
-        set_rates(factor, 1, where);
-    }
+    void set_learning_rate_factor(double factor, SourceLocation where = SourceLocation::current());
 
     /// Reduces the gradients, takes their global norm, clips, and updates every group: all that most trainers need.
     /// With a loss scale, a step whose gradients overflowed changes nothing but the scale.
@@ -138,7 +116,12 @@ class Optimizer {
         if constexpr (detail::steps<X>()) { step_clipped(std::forward<X>(reduced), coefficient, where); }
     }
     /// What this rank holds of every optimizer state that has a number for each element.
-    std::vector<ShardInfo> shards();
+    template <class Info = ShardInfo>
+    std::vector<Info> shards() {
+        std::vector<Info> list;
+        list_shards(list);
+        return list;
+    }
     /// Steps that a group has taken, for checkpoints and tests. Waits for the compute stream.
     /// @throws UsageError when it is not the model's
     template <class Layer>
@@ -147,39 +130,24 @@ class Optimizer {
     }
 
   protected:
-    explicit Optimizer(const Model& model) : model_(model) {}
-    Optimizer(Optimizer&&) noexcept = default;
-    Optimizer& operator=(Optimizer&&) noexcept = default;
+    explicit Optimizer(const Model& model);
+    Optimizer(Optimizer&&) noexcept;
+    Optimizer& operator=(Optimizer&&) noexcept;
     /// A parameter of the model is another optimizer's: this one makes no step alone.
-    void leave(std::string parameter) {
-        if (left_out_.empty()) { left_out_ = std::move(parameter); }
-    }
+    void leave(std::string parameter);
     /// @throws UsageError when it was moved from
     virtual void require_here(SourceLocation where) const;
     /// @throws UsageError, which names `verb`, for that or during a step in backward, whose groups share the numbers
-    void require_between_steps(std::string_view verb, SourceLocation where) const {
-        require_here(where);
-        if (!backward_) { return; }
-        throw_usage_error(where, "optimizer: ", verb, " during the step in backward that began at ",
-                          backward_->where.file, ":", backward_->where.line,
-                          "; expected before it, or after optimizer.step(std::move(accumulation))");
-    }
+    void require_between_steps(std::string_view verb, SourceLocation where) const;
 
   private:
     friend detail::Access;
     friend detail::UpdatesOfOptimizer;
     friend CombinedOptimizer;
+    friend detail::CombinedParts;
+    friend detail::OptimizerFrame;
 
-    void step_alone(Reduced&& reduced, SourceLocation where) {
-        // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
-        const bool scaled = reduced.has_loss_scale();
-        check_step(reduced.groups(where), scaled ? schedule::Act::norm : schedule::Act::update, where);
-        update(std::move(reduced),
-               scaled
-                   ? clip(detail::global_norm(reduced, NormKind::two, detail::NormFor::step, where), unlimited, where)
-                   : ClipCoefficient{},
-               where);
-    }
+    void step_alone(Reduced&& reduced, SourceLocation where);
     void step_clipped(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
     void check_model(const Model& gradients, SourceLocation where) const;
@@ -191,12 +159,12 @@ class Optimizer {
     /// The next steps take each learning rate that was given times to / from; of `from` that is `to`, exactly.
     void set_rates(double to, double from, SourceLocation where);
     /// Gives the updates of the groups that take part to the compute stream. @returns what ranks state of the step
-    virtual detail::StatementHash run(const Reduced& reduced, const ClipCoefficient& coefficient,
-                                      const detail::StepShare& share, SourceLocation where) = 0;
+    virtual std::uint64_t run(const Reduced& reduced, const ClipCoefficient& coefficient,
+                              const detail::StepShare& share, SourceLocation where) = 0;
     /// Closes a step in backward.
     GlobalNorm close_backward(Accumulation&& accumulation, const StepOptions& options, SourceLocation where);
-    /// What its ParamGroups choose for group `number`; null where ranks do not compare it.
-    virtual const detail::StatementsHandle& choices(std::size_t number) const noexcept = 0;
+    /// A hash of what its ParamGroups choose for group `number`; 0 where ranks do not compare it.
+    virtual std::uint64_t choices(std::size_t number) const noexcept = 0;
     /// The optimizers of which this one consists, which alone hold something.
     virtual detail::List<detail::OptimizerFrame*> parts() = 0;
     /// The one that it is. @throws UsageError, which names `verb`, for several
@@ -206,107 +174,23 @@ class Optimizer {
         return alone(verb, where);
     }
     std::uint64_t steps_of(const detail::Group& group, SourceLocation where) const;
+    void list_shards(std::vector<ShardInfo>& list);
 
     Model model_;
-    std::uint64_t identity_ = detail::new_identity();  // moves with what it is of
-    std::string left_out_;                             // the first parameter that is another optimizer's
+    std::uint64_t identity_;  // moves with what it is of
+    std::string left_out_;    // the first parameter that is another optimizer's
     struct Backward {
-        detail::StatementHash stated;
+        std::uint64_t stated;
         double divisor;
         SourceLocation where;
         detail::Group* left = nullptr;  // whose update is still to be given to the compute stream
     };
     std::optional<Backward> backward_;  // the step in backward that is under way; stays where it began
-    std::unique_ptr<detail::UpdatesInBackward> in_backward_;
+    detail::Owned<detail::UpdatesInBackward> in_backward_;
 };
 
-inline GlobalNorm Optimizer::step(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) {
-    detail::validate_max_norm(options.max_norm, "optimizer step", where);
-    if (detail::Access::backward(accumulation).get() != nullptr) {
-        return close_backward(std::move(accumulation), options, where);
-    }
-    check_model(detail::Access::groups(accumulation, where), where);
-    Reduced reduced = options.loss_scale == nullptr
-                          ? reduce(std::move(accumulation), options.divisor, where)
-                          : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
-    check_step(reduced.groups(where), schedule::Act::norm, where);
-    const GlobalNorm norm = detail::global_norm(reduced, options.norm, detail::NormFor::step, where);
-    update(std::move(reduced), clip(norm, options.max_norm, where), where);
-    return norm;
-}
+}  // namespace SHARDKIT_FACE
 
-inline void Optimizer::step_clipped(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where) {
-    check_step(reduced.groups(where), schedule::Act::update, where);
-    if (coefficient.total == nullptr && reduced.has_loss_scale()) {
-        detail::Group::refuse_use(
-            where,
-            "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
-            "hide an overflow; expected clip(norm, max_norm), clip(norm, unlimited), or none");
-    }
-    if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
-        detail::Group::refuse_use(
-            where,
-            "optimizer step: the clip coefficient is of the norm of other gradients than these: "
-            "take global_norm of what this step consumes");
-    }
-    update(std::move(reduced), coefficient, where);
-}
-
-inline void Optimizer::require_here(SourceLocation where) const {
-    if (detail::Access::moved_from(model_)) {
-        detail::Group::refuse_use(where,
-                                  "an optimizer was used after it was moved from: use the one that it was moved to");
-    }
-}
-
-inline void Optimizer::require_own(const Model& gradients, SourceLocation where) const {
-    require_here(where);
-    if (!left_out_.empty()) {
-        throw_usage_error(where, "optimizer step: '", left_out_,
-                          "' is another optimizer's (ParamGroup::updated_by), "
-                          "and the gradients are consumed: expected the step of a CombinedOptimizer of both");
-    }
-    if (!(gradients == model_)) {
-        detail::Group::refuse_use(
-            where, "optimizer step: these gradients belong to other groups than the optimizer's model");
-    }
-}
-
-inline GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const StepOptions& options,
-                                            SourceLocation where) {
-    if (detail::Access::backward(accumulation).get() != in_backward_.get()) {
-        detail::Group::refuse_use(
-            where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
-    }
-    in_backward_->close(std::move(accumulation), options, where);
-    return detail::Access::make<GlobalNorm>();
-}
-
-inline void Optimizer::check_model(const Model& gradients, SourceLocation where) const {
-    require_own(gradients, where);
-    for (detail::Group& group : detail::Access::each(model_, where)) { group.begin_update(where); }
-}
-
-inline void Optimizer::check_step(const Model& gradients, schedule::Act first, SourceLocation where) const {
-    require_here(where);
-    if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
-    bool expected = false;
-    for (detail::Group& group : detail::Access::each(model_, where)) {
-        expected = expected || group.expect_update(first, where);
-        group.begin_update(where);
-    }
-}
-
-inline void Optimizer::update(Reduced&& reduced, const ClipCoefficient& coefficient, SourceLocation where) {
-    for (detail::Group& group : detail::Access::each(model_, where)) { group.announce_update(where); }
-    const Reduced consumed(std::move(reduced));
-    const detail::StatementHash stated = run(consumed, coefficient, {}, where);
-    std::size_t number = 0;
-    for (detail::Group& group : detail::Access::each(model_, where)) {
-        group.end_update(stated, hash_of(choices(number++)), where);
-    }
-}
-
-}  // namespace SHARDKIT_BUILD
-
+#ifndef SHARDKIT_COMPILED
 #include <shardkit/optim/optimizer_frame.hpp>
+#endif

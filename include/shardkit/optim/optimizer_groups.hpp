@@ -24,7 +24,7 @@
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_memory.hpp>
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// What an optimizer keeps of its groups. Compiled once for all models.
 class OptimizerGroups {
@@ -185,4 +185,4 @@ class LaunchedGroups final : public OptimizerGroups {
     [[no_unique_address]] InDouble in_double_;
 };
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

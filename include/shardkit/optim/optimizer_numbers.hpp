@@ -32,7 +32,7 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// Returns what an optimizer states beside each step's learning rate: what it is, and its other hyper-parameters.
 [[gnu::cold]] inline Statements optimizer_statements(const AnyOptions& options, SourceLocation where) {
@@ -312,4 +312,4 @@ inline StatementHash OptimizerNumbers::begin_step(StatedStep step, LossScaleStat
     return step.update_hash();
 }
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

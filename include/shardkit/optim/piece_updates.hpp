@@ -27,7 +27,7 @@
 
 // Updates of offloaded groups with a rule that is a value, piece by piece.
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// The update of a piece of a group, with copies of what it reads.
 class PieceUpdate {
@@ -258,4 +258,4 @@ inline void make_host_calls(std::span<const TrainedGroup> groups, Rank& rank, co
     }
 }
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -2,18 +2,17 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/optimizer_frame.hpp>
+#include <shardkit/optim/optimizer_members.hpp>
 
 // Defines the members of Optimizer that update groups in the backward pass.
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// Those of an Optimizer of one rule.
 class UpdatesOfOptimizer final : public UpdatesInBackward {
@@ -45,7 +44,7 @@ class UpdatesOfOptimizer final : public UpdatesInBackward {
             ++number;
         }
         group.announce_update(where);
-        group.end_update(optimizer_->backward_->stated, hash_of(frame_->choices(number)), where);
+        group.end_update(optimizer_->backward_->stated, frame_->choices(number), where);
         flush();
         optimizer_->backward_->left = &group;
     }
@@ -82,12 +81,12 @@ class UpdatesOfOptimizer final : public UpdatesInBackward {
     OptimizerFrame* frame_ = nullptr;
 };
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
-inline void Optimizer::step_in_backward(Accumulation& accumulation, const StepOptions& options,
-                                        SourceLocation where) {
+SHARDKIT_CORE_INLINE void Optimizer::step_in_backward(Accumulation& accumulation, const StepOptions& options,
+                                                      SourceLocation where) {
     using Updates = detail::UpdatesOfOptimizer;
     require_between_steps("step_in_backward", where);
     Updates::refuse_all_gradients("step_in_backward", options, where);
@@ -111,10 +110,10 @@ inline void Optimizer::step_in_backward(Accumulation& accumulation, const StepOp
     }
     detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);
     stated.max_norm = unlimited;
-    if (in_backward_ == nullptr) { in_backward_ = std::make_unique<Updates>(); }
+    if (!in_backward_) { in_backward_ = detail::Owned<detail::UpdatesInBackward>(new Updates); }
     static_cast<Updates&>(*in_backward_).begin(*this, alone("step_in_backward", where), stated, where);
     for (detail::Group& group : detail::Access::each(groups, where)) { group.step().update_in_backward(); }
     detail::Access::backward(accumulation).begin(*in_backward_);
 }
 
-}  // namespace shardkit SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_FACE

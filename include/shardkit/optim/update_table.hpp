@@ -17,7 +17,7 @@
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 
-namespace shardkit::detail SHARDKIT_BUILD {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// The progress of an optimizer's groups and their updates, in the engine's memory.
 class UpdateTable {
@@ -141,4 +141,4 @@ inline void UpdateTable::begin(const Stream& stream, const StepScalars* scalars,
     });
 }
 
-}  // namespace shardkit::detail SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/detail/not_compiled.inc>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/detail/range.hpp>
+#include <shardkit/optim/any_launches.hpp>
+#include <shardkit/optim/any_rule.hpp>
+#include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/group_progress.hpp>
+#include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_frame.hpp>
+#include <shardkit/optim/optimizer_groups.hpp>
+#include <shardkit/optim/optimizer_numbers.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/sharded/held_memory.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/group_list.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
+
+// Defines the members of OptimizerFrame.
+
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+
+/// Whether a change is made, or only refused where it cannot be.
+enum class Change : std::uint8_t { check, make };
+
+/// What an optimizer holds of one group that it updates.
+struct OptimizerMemory {
+    Group* group = nullptr;
+    MemoryReader** reader = nullptr;  ///< where it keeps who reads this memory beside the rank's work
+    std::string rule;                 ///< what its rule is called
+    List<HeldMemory> held;
+};
+
+/// The updates of one optimizer's groups in backward passes.
+class UpdatesInBackward : public BackwardUpdates {
+  public:
+    virtual ~UpdatesInBackward() = default;
+    /// Closes a step.
+    virtual void close(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) = 0;
+};
+
+/// The narrowest arithmetic in which groups are updated.
+inline ElementType narrowest_arithmetic(const Model& model, SourceLocation where) {
+    ElementType narrowest = ElementType::fp64;
+    for (const Group& group : Access::each(model, where)) {
+        if (group.geometry().arithmetic() == ElementType::fp32) { narrowest = ElementType::fp32; }
+    }
+    return narrowest;
+}
+
+/// What an optimizer of elements keeps of its groups.
+using ElementGroups = LaunchedGroups<AnyLaunches, NoLaunches>;
+
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::detail SHARDKIT_FACE {
+
+template <class F>
+[[gnu::always_inline]] inline void OptimizerFrame::for_each_group(const F& f, SourceLocation where) {
+    require_here(where);
+    groups_->rewind();
+    for (Group& group : Access::each(model(), where)) { f(group, groups_->next(), groups_->table()); }
+}
+SHARDKIT_CORE_INLINE void OptimizerFrame::list(SourceLocation where) {
+    groups_->start();
+    for (Group& group : Access::each(model(), where)) { groups_->list(group); }
+}
+SHARDKIT_CORE_INLINE void OptimizerFrame::make_tables(SourceLocation where) {
+    auto& rank = numbers_->rank();
+    groups_->upload(rank);
+    list(where);
+    groups_->prepare(rank, &numbers_->scalars()->skip, where);
+}
+SHARDKIT_CORE_INLINE std::uint64_t OptimizerFrame::run(const Reduced& reduced, const ClipCoefficient& coefficient,
+                                                       const StepShare& share, SourceLocation where) {
+    list(where);
+    const StatementHash stated =
+        numbers_->begin_step(Access::stated(reduced), Access::loss_scale(reduced), coefficient, share, where);
+    try {
+        groups_->run(numbers_->rank(), numbers_->scalars(), numbers_->engine_options(), numbers_->first(), where);
+        numbers_->run_first();
+    } catch (...) {  // some groups are updated, and one perhaps in part
+        for (Group& group : Access::each(model(), where)) {
+            if (group.trainable() && !group.step().skipped()) { tear(group, "optimizer step", where); }
+        }
+        throw;
+    }
+    return stated;
+}
+SHARDKIT_CORE_INLINE StatementHash OptimizerFrame::begin_backward(const StatedStep& step, SourceLocation where) {
+    if (const RuleKind kind = options().rule->kind(); kind != RuleKind::elements) {
+        Group::refuse_use(
+            where, kind == RuleKind::matrices
+                       ? "optimizer step_in_backward: this optimizer's ranks exchange the matrices of all groups "
+                         "at once; expected one that updates elements, or a step without step_in_backward"
+                       : "optimizer step_in_backward: this optimizer adds numbers of all groups over the ranks at "
+                         "once; expected one that updates elements, or a step without step_in_backward");
+    }
+    const StatementHash stated = numbers_->begin_step(step, nullptr, {}, {}, where);
+    numbers_->run_first();
+    return stated;
+}
+SHARDKIT_CORE_INLINE void OptimizerFrame::run_alone(Group& group) {
+    static_cast<ElementGroups&>(*groups_).run_alone(group, numbers_->scalars(), numbers_->engine_options());
+}
+SHARDKIT_CORE_INLINE void OptimizerFrame::tear(Group& torn, std::string_view verb, SourceLocation where) {
+    const auto& group = groups_->group_of(torn);
+    for (std::size_t p = 0; p < group.updated().size(); ++p) {
+        if (!group.updates(p)) { continue; }
+        torn.torn().begin(p, TornValues::parameters, verb, where);
+        for (std::size_t s = 0; s < group.states_used(); ++s) {
+            torn.torn().begin(p, group.state_name(s), verb, where);
+        }
+    }
+}
+SHARDKIT_CORE_INLINE std::uint64_t OptimizerFrame::choices(std::size_t number) const noexcept {
+    return hash_of(numbers_->choices(number));
+}
+SHARDKIT_CORE_INLINE List<OptimizerFrame*> OptimizerFrame::parts() { return {this}; }
+SHARDKIT_CORE_INLINE OptimizerFrame& OptimizerFrame::alone(std::string_view /*verb*/, SourceLocation /*where*/) {
+    return *this;
+}
+SHARDKIT_CORE_INLINE const List<char>& OptimizerFrame::updated(const Group& group) {
+    return groups_->group_of(group).updated();
+}
+SHARDKIT_CORE_INLINE List<OptimizerMemory> OptimizerFrame::held(SourceLocation where) {
+    List<OptimizerMemory> all;
+    for_each_group(
+        [&](auto& state, auto& group, auto& /*table*/) {
+            if (!group.number()) { return; }
+            OptimizerMemory& its = all.push_back({&state, &group.reader(), options().rule->name(), {}});
+            group.list(state.geometry(), its.held);
+            groups_->list_own_shapes(state, its.held);
+        },
+        where);
+    return all;
+}
+SHARDKIT_CORE_INLINE List<GroupProgress> OptimizerFrame::progress(SourceLocation where) {
+    List<GroupProgress> all;
+    for_each_group(
+        [&](auto& /*state*/, auto& group, auto& table) {
+            if (group.number()) { all.push_back(group.progress(table)); }
+        },
+        where);
+    return all;
+}
+SHARDKIT_CORE_INLINE void OptimizerFrame::set_progress(std::span<const GroupProgress> of_groups, Change change,
+                                                       SourceLocation where) {
+    // f(state, its group, the table, its progress) for those that it updates.
+    const auto for_each = [&](const auto& f) {
+        const GroupProgress* next = of_groups.data();
+        for_each_group(
+            [&](auto& state, auto& group, auto& table) {
+                if (group.number()) { f(state, group, table, *next++); }
+            },
+            where);
+    };
+    bool as_chosen = true;
+    for_each([&](auto& state, auto& group, auto& /*table*/, const GroupProgress& progress) {
+        if (!group.cuts_at_blocks(progress)) {
+            state.refuse_group(where,
+                               "load: a parameter has grown by rows that begin inside a block of 8 bits, whose "
+                               "elements would have taken different numbers of steps: expected "
+                               "StateFormat::bf16 or full");
+        }
+        as_chosen = group.takes(progress) && as_chosen;
+    });
+    if (!as_chosen) { require_not_captured(where); }
+    if (change == Change::check) { return; }
+    if (as_chosen) {
+        return for_each([](auto& /*state*/, auto& group, auto& table, const GroupProgress& progress) {
+            group.set_progress(progress, table);
+        });
+    }
+    // The tables are made anew for parameters that had one choice of hyper-parameters and are not as far as each
+    // other any more.
+    groups_->restart();
+    const GroupProgress* next = of_groups.data();
+    for (Group& group : Access::each(model(), where)) {
+        next += groups_->choose(group, numbers_->param_groups(), next) ? 1 : 0;
+    }
+    make_tables(where);
+}
+SHARDKIT_CORE_INLINE StatementHash OptimizerFrame::hyper_parameters(SourceLocation where) {
+    return numbers_->read_hash(where);
+}
+SHARDKIT_CORE_INLINE void OptimizerFrame::require_not_captured(SourceLocation where) {
+    if (!groups_->captured()) { return; }
+    Group::refuse_use(where,
+                      "load: parameters of one group have taken different numbers of steps, "
+                      "for which the optimizer makes its tables anew, "
+                      "and a graph has captured a step with the old ones: make a new optimizer before");
+}
+
+SHARDKIT_CORE_INLINE const AnyOptions& OptimizerFrame::options() const {
+    require_here({});
+    return numbers_->options();
+}
+SHARDKIT_CORE_INLINE double OptimizerFrame::given_learning_rate() const {
+    require_here({});
+    return numbers_->given_rate();
+}
+SHARDKIT_CORE_INLINE void OptimizerFrame::set_options(const AnyOptions& options, SourceLocation where) {
+    require_between_steps("set_options", where);
+    AnyOptions its = options;
+    its.rule = numbers_->options().rule;
+    numbers_->set_options(its, where);
+}
+SHARDKIT_CORE_INLINE std::span<const ParamGroup> OptimizerFrame::param_groups() const {
+    require_here({});
+    return numbers_->param_groups();
+}
+SHARDKIT_CORE_INLINE void OptimizerFrame::set_param_groups(std::vector<ParamGroup> param_groups,
+                                                           SourceLocation where) {
+    require_between_steps("set_param_groups", where);
+    for (const ParamGroup& group : param_groups) { validate(group, where); }
+    const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
+    require_matches(model(), to, where);
+    List<Statements> choices;
+    for (Group& group : Access::each(model(), where)) {
+        numbers_->require_same_groups(group.geometry(), to, where);
+        choices.push_back(param_group_statements(group.geometry(), to, where));
+    }
+    numbers_->set_param_groups(std::move(param_groups), std::move(choices), where);
+}
+SHARDKIT_CORE_INLINE std::size_t OptimizerFrame::bytes_beside_states(SourceLocation where) const {
+    require_here(where);
+    return groups_->bytes();
+}
+
+SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
+                                                    std::vector<ParamGroup> param_groups, SourceLocation where,
+                                                    Owned<OptimizerGroups>&& groups)
+    : Optimizer(model),
+      numbers_(new OptimizerNumbers(options, std::move(param_groups), narrowest_arithmetic(model, where), where)),
+      groups_(std::move(groups)) {
+    require_matches(model, this->param_groups(), where);
+    auto& rank = detail::rank_of(model, where);
+    for (Group& group : Access::each(model, where)) {
+        numbers_->add_group(rank, group.geometry(), where);
+        groups_->add(group, options, numbers_->param_groups(), where);
+    }
+    numbers_->begin(rank);
+    make_tables(where);
+    for_each_group(
+        [this](auto& state, auto& group, auto& /*table*/) {
+            for (std::size_t p = 0; p < group.updated().size(); ++p) {
+                const PlacedParameter& parameter = state.geometry().parameters[p];
+                if (state.trainable() && !parameter.frozen && !group.updates(p)) {
+                    leave(concat(state.path(), ".", parameter.name));
+                }
+            }
+        },
+        where);
+}
+
+SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
+                                                    std::vector<ParamGroup> param_groups, SourceLocation where)
+    : OptimizerFrame(model, options, std::move(param_groups), where, Owned<OptimizerGroups>(new ElementGroups)) {}
+SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(OptimizerFrame&&) noexcept = default;
+SHARDKIT_CORE_INLINE OptimizerFrame& OptimizerFrame::operator=(OptimizerFrame&&) noexcept = default;
+SHARDKIT_CORE_INLINE OptimizerFrame::~OptimizerFrame() = default;
+
+}  // namespace shardkit::detail SHARDKIT_FACE
+
+#include <shardkit/optim/optimizer_members.hpp>

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/detail/not_compiled.inc>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/validate_number.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/identity.hpp>
+#include <shardkit/detail/list.hpp>
+#include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/frame_members.hpp>
+#include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
+
+// Defines the members of Optimizer.
+
+namespace shardkit SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE Optimizer::Optimizer(const Model& model) : model_(model), identity_(detail::new_identity()) {}
+SHARDKIT_CORE_INLINE Optimizer::Optimizer(Optimizer&&) noexcept = default;
+SHARDKIT_CORE_INLINE Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
+SHARDKIT_CORE_INLINE Optimizer::~Optimizer() {
+    if (backward_) { detail::end_program("an optimizer ended or was moved during a step in backward"); }
+}
+SHARDKIT_CORE_INLINE void Optimizer::leave(std::string parameter) {
+    if (left_out_.empty()) { left_out_ = std::move(parameter); }
+}
+SHARDKIT_CORE_INLINE void Optimizer::require_between_steps(std::string_view verb, SourceLocation where) const {
+    require_here(where);
+    if (!backward_) { return; }
+    throw_usage_error(where, "optimizer: ", verb, " during the step in backward that began at ",
+                      backward_->where.file, ":", backward_->where.line,
+                      "; expected before it, or after optimizer.step(std::move(accumulation))");
+}
+SHARDKIT_CORE_INLINE void Optimizer::set_learning_rate_factor(double factor, SourceLocation where) {
+    detail::validate_number("optimizer", "the learning rates' factor", factor, rules::not_negative, where);
+    set_rates(factor, 1, where);
+}
+SHARDKIT_CORE_INLINE void Optimizer::step_alone(Reduced&& reduced, SourceLocation where) {
+    // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
+    const bool scaled = reduced.has_loss_scale();
+    check_step(reduced.groups(where), scaled ? schedule::Act::norm : schedule::Act::update, where);
+    update(std::move(reduced),
+           scaled ? clip(detail::global_norm(reduced, NormKind::two, detail::NormFor::step, where), unlimited, where)
+                  : ClipCoefficient{},
+           where);
+}
+SHARDKIT_CORE_INLINE GlobalNorm Optimizer::step(Accumulation&& accumulation, const StepOptions& options,
+                                                SourceLocation where) {
+    detail::validate_max_norm(options.max_norm, "optimizer step", where);
+    if (detail::Access::backward(accumulation).get() != nullptr) {
+        return close_backward(std::move(accumulation), options, where);
+    }
+    check_model(detail::Access::groups(accumulation, where), where);
+    Reduced reduced = options.loss_scale == nullptr
+                          ? reduce(std::move(accumulation), options.divisor, where)
+                          : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
+    check_step(reduced.groups(where), schedule::Act::norm, where);
+    const GlobalNorm norm = detail::global_norm(reduced, options.norm, detail::NormFor::step, where);
+    update(std::move(reduced), clip(norm, options.max_norm, where), where);
+    return norm;
+}
+
+SHARDKIT_CORE_INLINE void Optimizer::step_clipped(Reduced&& reduced, const ClipCoefficient& coefficient,
+                                                  SourceLocation where) {
+    check_step(reduced.groups(where), schedule::Act::update, where);
+    if (coefficient.total == nullptr && reduced.has_loss_scale()) {
+        detail::Group::refuse_use(
+            where,
+            "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
+            "hide an overflow; expected clip(norm, max_norm), clip(norm, unlimited), or none");
+    }
+    if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
+        detail::Group::refuse_use(
+            where,
+            "optimizer step: the clip coefficient is of the norm of other gradients than these: "
+            "take global_norm of what this step consumes");
+    }
+    update(std::move(reduced), coefficient, where);
+}
+
+SHARDKIT_CORE_INLINE void Optimizer::require_here(SourceLocation where) const {
+    if (detail::Access::moved_from(model_)) {
+        detail::Group::refuse_use(where,
+                                  "an optimizer was used after it was moved from: use the one that it was moved to");
+    }
+}
+
+SHARDKIT_CORE_INLINE void Optimizer::require_own(const Model& gradients, SourceLocation where) const {
+    require_here(where);
+    if (!left_out_.empty()) {
+        throw_usage_error(where, "optimizer step: '", left_out_,
+                          "' is another optimizer's (ParamGroup::updated_by), "
+                          "and the gradients are consumed: expected the step of a CombinedOptimizer of both");
+    }
+    if (!(gradients == model_)) {
+        detail::Group::refuse_use(
+            where, "optimizer step: these gradients belong to other groups than the optimizer's model");
+    }
+}
+
+SHARDKIT_CORE_INLINE GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const StepOptions& options,
+                                                          SourceLocation where) {
+    if (detail::Access::backward(accumulation).get() != in_backward_.get()) {
+        detail::Group::refuse_use(
+            where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
+    }
+    in_backward_->close(std::move(accumulation), options, where);
+    return detail::Access::make<GlobalNorm>();
+}
+
+SHARDKIT_CORE_INLINE void Optimizer::check_model(const Model& gradients, SourceLocation where) const {
+    require_own(gradients, where);
+    for (detail::Group& group : detail::Access::each(model_, where)) { group.begin_update(where); }
+}
+
+SHARDKIT_CORE_INLINE void Optimizer::check_step(const Model& gradients, schedule::Act first,
+                                                SourceLocation where) const {
+    require_here(where);
+    if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
+    bool expected = false;
+    for (detail::Group& group : detail::Access::each(model_, where)) {
+        expected = expected || group.expect_update(first, where);
+        group.begin_update(where);
+    }
+}
+
+SHARDKIT_CORE_INLINE void Optimizer::update(Reduced&& reduced, const ClipCoefficient& coefficient,
+                                            SourceLocation where) {
+    for (detail::Group& group : detail::Access::each(model_, where)) { group.announce_update(where); }
+    const Reduced consumed(std::move(reduced));
+    const detail::StatementHash stated = run(consumed, coefficient, {}, where);
+    std::size_t number = 0;
+    for (detail::Group& group : detail::Access::each(model_, where)) {
+        group.end_update(stated, choices(number++), where);
+    }
+}
+SHARDKIT_CORE_INLINE double Optimizer::learning_rate() const {
+    return const_cast<Optimizer&>(*this).leading("learning_rate", {}).options().learning_rate;
+}
+SHARDKIT_CORE_INLINE void Optimizer::set_learning_rate(double learning_rate, SourceLocation where) {
+    detail::OptimizerFrame& first = leading("set_learning_rate", where);
+    const auto all = parts();
+    if (all.size() == 1) {
+        first.require_between_steps("set_learning_rate", where);
+        return first.numbers_->set_learning_rate(learning_rate, learning_rate, where);
+    }
+    const double given = first.given_learning_rate();
+    if (given == 0) {
+        throw_invalid_argument(where, "Muon: set_learning_rate of ", detail::number_text(learning_rate),
+                               " where its matrices were given a rate of 0 and AdamW one of ",
+                               detail::number_text(all.back()->given_learning_rate()),
+                               "; expected set_learning_rate_factor with rates that are given once, or "
+                               "set_learning_rate of matrices() and of rest()");
+    }
+    set_rates(learning_rate, given, where);
+}
+SHARDKIT_CORE_INLINE void Optimizer::set_rates(double to, double from, SourceLocation where) {
+    for (const bool make : {false, true}) {
+        for (detail::OptimizerFrame* const part : parts()) {
+            part->require_between_steps("set_learning_rate", where);
+            const double rate = to * (part->given_learning_rate() / from);
+            part->numbers_->require_learning_rate(rate, where);
+            if (make) { part->numbers_->set_learning_rate(rate, part->given_learning_rate(), where); }
+        }
+    }
+}
+SHARDKIT_CORE_INLINE std::uint64_t Optimizer::steps_of(const detail::Group& group, SourceLocation where) const {
+    require_here(where);
+    bool known = false;
+    for (const detail::Group& each : detail::Access::each(model_, where)) { known = known || &each == &group; }
+    if (!known) { group.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
+    // Parts whose tensors a load has brought together may have taken different numbers.
+    std::uint64_t most = 0;
+    for (const detail::OptimizerFrame* const part : const_cast<Optimizer&>(*this).parts()) {
+        const std::uint64_t its = part->groups_->steps(group.identity());
+        if (its > most) { most = its; }
+    }
+    return most;
+}
+SHARDKIT_CORE_INLINE void Optimizer::list_shards(std::vector<ShardInfo>& list) {
+    detail::Access::for_each_state(
+        *this, [&](const auto& group, const auto& each) { detail::list_shards(group.geometry(), each, list); },
+        SourceLocation{});
+}
+
+}  // namespace SHARDKIT_FACE
+
+#include <shardkit/optim/step_in_backward.hpp>
