@@ -112,7 +112,6 @@ inline std::vector<double> train(const Options& options, const std::vector<Token
     const Losses losses(options, job);
     const DeviceArray<double> loss(options.microbatches, job.stream);
     Network network(job.stream, config, batch);
-    Pass& pass = network.pass;
     const double weight = 1 / static_cast<double>(batch.tokens() * options.microbatches);
 
     nccl.compute = job.stream;
@@ -137,9 +136,9 @@ inline std::vector<double> train(const Options& options, const std::vector<Token
         sk::Accumulation accumulation{model, options.microbatches};
         for (std::size_t m = 0; m < options.microbatches; ++m) {
             const Token* const tokens = inputs.tokens(m);
-            pass.embed(batch, embedding<const float*>(parts.embedding.unshard()), tokens);
+            network.embed(embedding<const float*>(parts.embedding.unshard()), tokens);
             for (std::size_t l = 0; l < config.layers; ++l) {
-                pass.block(l, block_weights<const float*, float>(parts.blocks[l].unshard()));
+                network.block(l, block_weights<const float*, float>(parts.blocks[l].unshard()));
             }
             const auto with_gradients = [&](auto& layer, auto overwritten, auto work) {
                 const auto w = layer.unshard();
@@ -148,18 +147,17 @@ inline std::vector<double> train(const Options& options, const std::vector<Token
                 accumulation.add(std::move(g));
             };
             with_gradients(parts.head, LogitsWeight<float>{}, [&](const auto& w, const auto& g, Into into) {
-                pass.head(head<const float*>(w));
-                pass.loss(inputs.targets(m), weight, loss.data() + m);
-                pass.head_backward(head<const float*>(w), head<float*>(g), into);
+                network.head(head<const float*>(w), head<float*>(g), into, inputs.targets(m), weight,
+                             loss.data() + m);
             });
             for (std::size_t l = config.layers; l-- > 0;) {
                 with_gradients(parts.blocks[l], QkvWeight<float>{}, [&](const auto& w, const auto& g, Into into) {
-                    pass.block_backward(l, block_weights<const float*, float>(w), block_weights<float*, float>(g),
-                                        into);
+                    network.block_backward(l, block_weights<const float*, float>(w), block_weights<float*, float>(g),
+                                           into);
                 });
             }
             auto g = accumulation.gradients(parts.embedding);
-            pass.embed_backward(tokens, embedding<float*>(g));
+            network.embed_backward(tokens, embedding<float*>(g));
             accumulation.add(std::move(g));
         }
         if (options.clip > 0) {

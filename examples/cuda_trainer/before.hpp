@@ -74,7 +74,6 @@ inline std::vector<double> train(const Options& options, const std::vector<Token
     Inputs inputs(options, job, text);
     const Losses losses(options, job);
     Network network(job.stream, config, batch);
-    Pass& pass = network.pass;
     const double weight = 1 / static_cast<double>(batch.tokens() * options.microbatches);
 
     std::vector<float> values;
@@ -108,15 +107,13 @@ inline std::vector<double> train(const Options& options, const std::vector<Token
         check(cudaMemsetAsync(gradients.data(), 0, gradients.bytes(), job.stream), "cudaMemsetAsync");
         for (std::size_t m = 0; m < options.microbatches; ++m) {
             const Token* const tokens = inputs.tokens(m);
-            pass.embed(batch, w.embedding, tokens);
-            for (std::size_t l = 0; l < config.layers; ++l) { pass.block(l, w.blocks[l]); }
-            pass.head(w.head);
-            pass.loss(inputs.targets(m), weight, loss + m);
-            pass.head_backward(w.head, d.head, train_gpt::Into::add);
+            network.embed(w.embedding, tokens);
+            for (std::size_t l = 0; l < config.layers; ++l) { network.block(l, w.blocks[l]); }
+            network.head(w.head, d.head, Into::add, inputs.targets(m), weight, loss + m);
             for (std::size_t l = config.layers; l-- > 0;) {
-                pass.block_backward(l, w.blocks[l], d.blocks[l], train_gpt::Into::add);
+                network.block_backward(l, w.blocks[l], d.blocks[l], Into::add);
             }
-            pass.embed_backward(tokens, d.embedding);
+            network.embed_backward(tokens, d.embedding);
         }
         float* const g = gradients.data();
         check(ncclAllReduce(g, g, all, ncclFloat, ncclSum, job.comm, job.stream), "ncclAllReduce");

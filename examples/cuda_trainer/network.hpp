@@ -2,45 +2,39 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "../train_gpt/device/place.hpp"
-#include "../train_gpt/model/pass.hpp"
+#include "../train_gpt/model/block_weights.hpp"
+#include "../train_gpt/model/matrix.hpp"
 #include "../train_gpt/program/data_order.hpp"
 #include "job.hpp"
 #include "options.hpp"
 
 namespace cuda_trainer {
 
-/// Launches of the model, in the stream's order. Defined in network.cu alone, which has the kernels.
-struct StreamLaunch {
-    cudaStream_t stream;
-
-    template <class Work>
-    void operator()(std::size_t n, const Work& work) const;
-};
-using Place = train_gpt::DevicePlaceOf<StreamLaunch>;
-using Pass = train_gpt::Pass<float, Place>;
+using train_gpt::BlockWeights, train_gpt::EmbeddingWeights, train_gpt::HeadWeights, train_gpt::Into;
 
 /// The model's forward and backward pass, on raw device pointers and in the order of the stream. It holds the
-/// activations of one batch; parameters and gradients are somebody else's. Gradients are added to.
-struct Network {
-    Network(cudaStream_t stream, const train_gpt::ModelConfig& config, train_gpt::BatchShape batch)
-        : workspace(std::size_t{4} << 20U, stream),
-          products(stream, {workspace.data(), workspace.size()}),
-          place({stream}, products),
-          memory(Pass::bytes(config, {}, batch, place), stream),
-          arena(memory.data(), memory.size()),
-          pass(config, {}, batch, links, arena, place) {}
+/// activations of one batch; parameters and gradients are somebody else's. Compiled in network.cu, once for both
+/// trainers.
+class Network {
+  public:
+    Network(cudaStream_t stream, const train_gpt::ModelConfig& config, train_gpt::BatchShape batch);
 
-    DeviceArray<std::uint8_t> workspace;
-    train_gpt::DeviceProducts products;
-    Place place;
-    DeviceArray<std::byte> memory;
-    train_gpt::Arena arena;
-    train_gpt::Links<float> links;
-    Pass pass;
+    void embed(const EmbeddingWeights<const float*>& w, const Token* tokens);
+    void block(std::size_t layer, const BlockWeights<const float*>& w);
+    /// Both passes: *loss becomes the sum of the tokens' losses times `scale`, of which the gradients are.
+    void head(const HeadWeights<const float*>& w, const HeadWeights<float*>& d, Into into, const Token* targets,
+              double scale, double* loss);
+    void block_backward(std::size_t layer, const BlockWeights<const float*>& w, const BlockWeights<float*>& d,
+                        Into into);
+    /// Adds to the gradients.
+    void embed_backward(const Token* tokens, const EmbeddingWeights<float*>& d);
+
+  private:
+    struct OnDevice;
+    std::shared_ptr<OnDevice> on_device_;
 };
 
 /// As a launch: the tokens of a step that this rank trains on, and those that follow them. Seed and step alone decide
@@ -84,7 +78,7 @@ class Inputs {
     /// In the order of the stream.
     void load(std::size_t step) {
         copy_.step = step;
-        StreamLaunch{stream_}(tokens_.size(), copy_);
+        launch(stream_, tokens_.size(), copy_);
     }
     const Token* tokens(std::size_t microbatch) const { return tokens_.data() + microbatch * batch_.tokens(); }
     const Token* targets(std::size_t microbatch) const { return targets_.data() + microbatch * batch_.tokens(); }
@@ -124,5 +118,3 @@ class Losses {
 };
 
 }  // namespace cuda_trainer
-
-extern template class train_gpt::Pass<float, cuda_trainer::Place>;  // which network.cu compiles

@@ -33,11 +33,4 @@ void launch(cudaStream_t stream, std::size_t count, const Work& work) {
     check(cudaLaunchHostFunc(stream, run, keep(Loop{count, work})), "cudaLaunchHostFunc");
 }
 
-template <class Work>
-void StreamLaunch::operator()(std::size_t n, const Work& work) const {
-    launch(stream, n, work);
-}
-
 }  // namespace cuda_trainer
-
-template class train_gpt::Pass<float, cuda_trainer::Place>;
