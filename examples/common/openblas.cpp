@@ -9,9 +9,6 @@
 #include <sstream>
 
 #include <dlfcn.h>
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
-#endif
 
 extern "C" {  // OpenBLAS's, and without one what stands in for it: see hosts_missing.cpp
 char* openblas_get_config();
@@ -28,18 +25,13 @@ struct Row {
     const char* kernels;
 };
 
-// By Instructions. Katmai is Prescott where few kernels are built; Excavator's own processors have AVX2. Of aarch64
-// the fallback alone is known to be older than a processor: OpenBLAS chooses each of its other kernels for one that
-// it knows.
-constexpr std::array<Row, 8> rows{{
+// By Instructions. Katmai is Prescott where few kernels are built; Excavator's own processors have AVX2.
+constexpr std::array<Row, 5> rows{{
     {"SSE", "Prescott",
      "Generic Prescott Katmai Core2 Penryn Dunnington Nehalem Atom Nano Opteron Opteron_SSE3 Barcelona Bobcat"},
     {"AVX", "Sandybridge", "Sandybridge Bulldozer Piledriver Steamroller"},
     {"AVX2", "Haswell", "Haswell Zen Excavator"},
     {"AVX-512", "SkylakeX", "SkylakeX Cooperlake SapphireRapids"},
-    {"NEON", "ARMV8", "ARMV8"},
-    {"ARMv8.2", "NEOVERSEN1", ""},
-    {"SVE", "NEOVERSEV1", ""},
     {"", "", ""},
 }};
 
@@ -66,7 +58,7 @@ Blas make_blas() {
     made.kernel = openblas_get_corename();
     made.processor = instructions_of_processor();
     if (const char* const asked = std::getenv("OPENBLAS_CORETYPE")) { made.asked = asked; }
-    if (made.asked.empty() && (made.older_than_processor() || made.newer_than_processor())) {
+    if (made.asked.empty() && made.older_than_processor()) {
         choose_again(row_of(made.processor).core_type);
         made.replaced = made.kernel;
         made.kernel = openblas_get_corename();
@@ -76,8 +68,6 @@ Blas make_blas() {
 }
 
 }  // namespace
-
-std::string_view name_of(Instructions instructions) noexcept { return row_of(instructions).name; }
 
 std::string_view core_type(Instructions instructions) noexcept { return row_of(instructions).core_type; }
 
@@ -90,13 +80,6 @@ Instructions instructions_of_processor() noexcept {
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) { return Instructions::avx2; }
     return __builtin_cpu_supports("avx") ? Instructions::avx : Instructions::sse;
-#elif defined(__aarch64__) && defined(__linux__)
-    // What OpenBLAS compiles these kernels for: armv8.4-a+sve, and armv8.2-a. By the numbers of the system's
-    // interface, as older headers do not name them all.
-    constexpr unsigned long atomics = 1UL << 8U, dot_product = 1UL << 20U, sve = 1UL << 22U, unaligned = 1UL << 25U;
-    const unsigned long has = getauxval(AT_HWCAP);
-    if ((has & sve) != 0 && (has & unaligned) != 0) { return Instructions::sve; }
-    return (has & atomics) != 0 && (has & dot_product) != 0 ? Instructions::armv82 : Instructions::neon;
 #else
     return Instructions::unknown;
 #endif
@@ -113,26 +96,14 @@ Instructions instructions_of_kernel(std::string_view kernel) {
     return Instructions::unknown;
 }
 
-bool older(Instructions kernel, Instructions processor) noexcept {
-    return kernel < processor && processor != Instructions::unknown &&
-           (kernel <= Instructions::avx512) == (processor <= Instructions::avx512);
-}
-
 std::string Blas::text() const {
     std::string text = "blas:  " + library + ", kernel " + kernel;
     if (!asked.empty()) { text += " (OPENBLAS_CORETYPE=" + asked + ")"; }
     if (!replaced.empty()) { text += ", chosen here: its own choice, " + replaced + ", does not fit this processor"; }
     text += '\n';
-    const std::string has(name_of(processor));
-    if (older_than_processor()) {
-        text += "       The kernel is older than this processor, which has " + has +
-                ": matrix products take longer than they need to. ";
-    } else if (newer_than_processor()) {
-        text += "       The kernel is newer than this processor, which has " + has +
-                " at most: an illegal instruction may end the run. ";
-    } else {
-        return text;
-    }
+    if (!older_than_processor()) { return text; }
+    text += "       The kernel is older than this processor, which has " + std::string(row_of(processor).name) +
+            ": matrix products take longer than they need to. ";
     return text + (asked.empty() ? "Set OPENBLAS_CORETYPE=" + std::string(core_type(processor)) +
                                        ", or install a newer OpenBLAS, built with DYNAMIC_ARCH.\n"
                                  : "Unset OPENBLAS_CORETYPE.\n");

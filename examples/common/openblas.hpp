@@ -7,22 +7,15 @@
 
 namespace program {
 
-/// The instructions of a processor, or those that a kernel of OpenBLAS is made of. Of one architecture, each has
-/// those before it.
-enum class Instructions : std::uint8_t { sse, avx, avx2, avx512, neon, armv82, sve, unknown };
+/// The instructions of an x86-64 processor, or those that a kernel of OpenBLAS is made of. Each has those before it.
+enum class Instructions : std::uint8_t { sse, avx, avx2, avx512, unknown };
 
-/// As people call them; empty for `unknown`.
-std::string_view name_of(Instructions instructions) noexcept;
-
-/// The newest that this processor and its system have.
+/// The newest that this processor has.
 Instructions instructions_of_processor() noexcept;
 
 /// Of a kernel by OpenBLAS's name for it, in capitals or not; `unknown` for a name that is not in the list, which is
 /// taken for one that OpenBLAS has chosen well.
 Instructions instructions_of_kernel(std::string_view kernel);
-
-/// Whether the first are of the same architecture as the second, and fewer.
-bool older(Instructions kernel, Instructions processor) noexcept;
 
 /// The value of OPENBLAS_CORETYPE by which every OpenBLAS since 0.3.10 takes a kernel of these instructions.
 std::string_view core_type(Instructions instructions) noexcept;
@@ -35,10 +28,10 @@ struct Blas {
     std::string asked;     // OPENBLAS_CORETYPE, where the user has set it; else empty
     Instructions processor = Instructions::unknown;
 
-    bool older_than_processor() const { return older(instructions_of_kernel(kernel), processor); }
-    bool newer_than_processor() const { return older(processor, instructions_of_kernel(kernel)); }
-
-    /// A line that names library and kernel; where the kernel does not fit the processor, one more with the remedy.
+    bool older_than_processor() const {
+        return processor != Instructions::unknown && instructions_of_kernel(kernel) < processor;
+    }
+    /// A line that names library and kernel; where the kernel is older than the processor, one more with the remedy.
     std::string text() const;
 };
 
