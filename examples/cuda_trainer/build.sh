@@ -70,8 +70,11 @@ with() {
     of_gpt+=("${@:2}")
 }
 if with openblas "$gpt"/{allocation_counter,model/pass_instances}.cpp "$gpt"/program/{run_on_engine,train,train_bf16,train_fp32}.cpp; then
-    with ompi-cxx "$gpt/program/run_mpi.cpp" "$here/../common/processes_mpi.cpp" ||
-        of_gpt+=("$gpt/program/run_mpi_missing.cpp" "$here/../common/processes_without_mpi.cpp")
+    if with ompi-cxx "$here/../common/processes_mpi.cpp"; then
+        flags+=(-DTRAIN_GPT_MPI)
+    else
+        of_gpt+=("$here/../common/processes_without_mpi.cpp")
+    fi
 else
     of_gpt+=("$gpt/program/hosts_missing.cpp" "$here/../common/processes_without_mpi.cpp")
 fi
