@@ -3,9 +3,9 @@
 """compare_hashes.py FIRST SECOND: says in which step and group two runs of train_gpt --hashes part.
 
 Compares the steps that both files have, whatever the runs' meshes and policies. Within a step gradients come first, then
-states, then parameters, as each is made of the one before. Of runs with --release on, which never have all gradients in
-memory, states and parameters alone are compared. Exit status: 0 where all hashes are equal, 1 where one differs, 2 for
-files that cannot be compared.
+states, then parameters, as each is made of the one before. What one file alone has is passed over: gradients beside a run
+with --release on, which never has all of them. Exit status: 0 where all hashes are equal, 1 where one differs, 2 for files
+that cannot be compared.
 """
 import sys
 
@@ -36,40 +36,20 @@ def read(path):
     return steps
 
 
-def text_of(key):
-    of, group, kind = key
-    return f"{of} of {group} ({kind})"
-
-
-def without_gradients(steps):
-    return {step: {key: value for key, value in its.items() if key[0] != "gradients"} for step, its in steps.items()}
-
-
-def has_gradients(steps):
-    return any(key[0] == "gradients" for its in steps.values() for key in its)
-
-
 def compare(first, second, names):
     """The lines to print, and whether all is equal."""
-    if has_gradients(first) != has_gradients(second):
-        first, second = without_gradients(first), without_gradients(second)
     common = [step for step in first if step in second]
     if not common:
         refuse(f"{names[0]} and {names[1]} have no step in common")
     count = 0
     for number, step in enumerate(common):
         ours, theirs = first[step], second[step]
-        # A run begins without gradients, and its last step may be incomplete.
-        complete = step not in (min(first), min(second), max(first), max(second))
-        only = [(names[0], key) for key in ours if key not in theirs] + [(names[1], key) for key in theirs if key not in ours]
-        if only and complete:
-            refuse(f"step {step}: {only[0][0]} alone has {text_of(only[0][1])}; expected runs of one model and optimizer")
         shared = [key for key in ours if key in theirs]
         differing = [key for key in shared if ours[key] != theirs[key]]
         if differing:
-            key = differing[0]
+            key = of, group, kind = differing[0]
             before = f"all are equal up to step {common[number - 1]}" if number > 0 else "it is the first step that both have"
-            return [f"step {step}: {text_of(key)} differs: {ours[key]} and {theirs[key]}",
+            return [f"step {step}: {of} of {group} ({kind}) differs: {ours[key]} and {theirs[key]}",
                     f"{len(differing)} of the step's {len(shared)} hashes differ; {before}"], False
         count += len(shared)
     if count == 0:

@@ -22,6 +22,7 @@
 #include "../../examples/train_gpt/program/start.hpp"
 #include "golden_text.hpp"
 #include "temporary_folder.hpp"
+#include "trainings.hpp"
 
 using namespace train_gpt;
 
@@ -45,14 +46,14 @@ Options small() {
 /// As the program does it.
 Job job_of(const Options& options) {
     validate(options);
-    Job job{options, text, {}, KeepParameters::yes};
+    Job job{options, text};
     job.identity = identity_of(options, text);
     job.start = find_start(options, job.identity);
     return job;
 }
-Results run(const Options& options) { return train(job_of(options)); }
+test::Trained run(const Options& options) { return test::trained(job_of(options)); }
 
-void require_same_end(const Results& whole, const Results& resumed, std::size_t first_step) {
+void require_same_end(const test::Trained& whole, const test::Trained& resumed, std::size_t first_step) {
     REQUIRE(resumed.losses.size() == whole.losses.size() - first_step);
     const auto behind = static_cast<std::ptrdiff_t>(first_step);
     CHECK(std::equal(resumed.losses.begin(), resumed.losses.end(), whole.losses.begin() + behind));
@@ -142,10 +143,10 @@ TEST_SUITE("gpt.checkpoint") {
             Options options = small();
             options.mesh = ranks.mesh;
             options.policy = ranks.policy;
-            const Results whole = run(options);
+            const test::Trained whole = run(options);
             options.save = folder.file(ranks.policy.text() + ranks.mesh.describe());
             options.save_every = 3;
-            const Results saved = run(options);
+            const test::Trained saved = run(options);
             require_same_end(whole, saved, 0);
             CHECK(saved.saved == options.save + "/step-00000006");
             Options resumed = options;
@@ -167,7 +168,7 @@ TEST_SUITE("gpt.checkpoint") {
             const bool releases = options.policy.kind != shard_grad_op;
             CHECK(job.chosen.schedule.has_value() ==
                   (schedule.kind == Kind::prefetch || (schedule.kind == Kind::automatic && releases)));
-            return train(job);
+            return test::trained(job);
         };
         for (const Ranks& ranks : {Ranks{{3, 1, 1}, {shard_grad_op}}, Ranks{{2, 1, 2}, {full_shard}},
                                    Ranks{{2, 2, 1}, {hybrid_shard, 2}}}) {
@@ -175,7 +176,7 @@ TEST_SUITE("gpt.checkpoint") {
             Options options = small();
             options.mesh = ranks.mesh;
             options.policy = ranks.policy;
-            const Results whole = run(options);
+            const test::Trained whole = run(options);
             options.save = folder.file(ranks.policy.text());
             options.save_every = 3;
             require_same_end(whole, follow(options, {Kind::prefetch, 1}), 0);
@@ -198,7 +199,7 @@ TEST_SUITE("gpt.checkpoint") {
             Options options = small();
             options.mesh = {3, 1, 1};
             options.optimizer = optimizer;
-            const Results whole = run(options);
+            const test::Trained whole = run(options);
             options.save = folder.file(std::string(optimizer_names[static_cast<std::size_t>(optimizer)]));
             options.save_every = 1;
             options.keep = 2;
@@ -209,7 +210,7 @@ TEST_SUITE("gpt.checkpoint") {
                 options.names = p % 2 == 0 ? NameKind::gpt2 : NameKind::shardkit;
                 const Job job = job_of(options);
                 CHECK(job.start.first_step == (p == 0 ? 0 : p + 2));
-                const Results results = train(job);
+                const test::Trained results = test::trained(job);
                 CHECK(results.losses.back() == whole.losses[p + 2]);
                 if (p + 1 == policies.size()) { require_same_end(whole, results, 5); }
             }
@@ -227,13 +228,13 @@ TEST_SUITE("gpt.checkpoint") {
         Options options = small();
         options.mesh = {2, 2, 1};
         options.sample = 5;
-        const Results whole = run(options);
+        const test::Trained whole = run(options);
         options.save = folder.file("run");
         Job job = job_of(options);
         std::atomic<int> asked{0};
         // Four ranks ask after each step: the last of them in the third step is told, alone.
         job.signal = [&] { return ++asked == 12 ? 15 : 0; };
-        const Results stopped = train(job);
+        const test::Trained stopped = test::trained(job);
         CHECK(stopped.signal == 15);
         CHECK(stopped.losses.size() == 3);
         CHECK(stopped.grad_norms.size() == 3);
@@ -241,7 +242,7 @@ TEST_SUITE("gpt.checkpoint") {
         CHECK(stopped.sample.empty());
         options.resume = options.save;
         require_same_end(whole, run(options), 3);
-        const Results none = run(options);
+        const test::Trained none = run(options);
         CHECK(none.losses.empty());
         CHECK(none.saved.empty());
         CHECK(none.sample == whole.sample);
@@ -314,7 +315,7 @@ TEST_SUITE("gpt.checkpoint") {
             options.model.vocabulary = 250;
             options.model.head = HeadKind::untied;
             options.mesh = {1, 2, 1};
-            const Results whole = run(options);
+            const test::Trained whole = run(options);
             options.names = names;
             options.save = folder.file(std::string(name_kinds[static_cast<std::size_t>(names)]));
             options.save_every = 3;

@@ -108,10 +108,6 @@ TEST_SUITE("gpt.command_line") {
         CHECK(parse("--recompute on")->model.recompute);
         CHECK(parse("--engine nccl --every 1000000000 --steps 5")->every == 5);
         CHECK(parse("--vocabulary 300")->model.vocabulary == 300);
-        const auto replayed = parse("--slices 4 --mesh 1x2x1 --replay 3");
-        CHECK(replayed->replay == std::size_t{3});
-        CHECK(replayed->schedule.text() == "none");
-        CHECK_FALSE(parse("--slices 4")->replay);
         CHECK(parse("--save runs/7")->names == NameKind::shardkit);
         CHECK(parse("--encoding merges.txt --sample 3")->model.vocabulary == gpt2_vocabulary);
         CHECK(parse("--encoding merges.txt --vocabulary 300")->model.vocabulary == 300);
@@ -164,10 +160,6 @@ TEST_SUITE("gpt.command_line") {
             {"--schedule-out ''", {"--schedule-out ''", "a file name"}},
             {"--ranks-per-host 2", {"--ranks-per-host with --engine threads", "expected --engine mpi or --plan"}},
             {"--plan --ranks-per-host 0", {"--ranks-per-host '0'", "whole number from 1"}},
-            {"--replay 0", {"--replay 0 with no --slices", "the number of a slice"}},
-            {"--replay 4 --slices 4 --mesh 1x1x1", {"--replay 4 with --slices 4", "from 0"}},
-            {"--replay 1 --slices 4", {"--replay with --mesh 2x1x1", "expected dp = 1"}},
-            {"--replay 1 --slices 4 --mesh 1x1x1 --save a", {"--replay with --save", "expected a slice alone"}},
             {"--dtype fp16", {"'fp16'", "fp64, fp32 or bf16"}},
             {"--optimizer adam", {"'adam'", "adamw, sgd, lion or muon"}},
             {"--head both", {"'both'", "tied or untied"}},

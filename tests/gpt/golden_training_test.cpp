@@ -76,7 +76,7 @@ void check(const Options& options, const nlohmann::json& expected) {
     REQUIRE(norms.size() == options.steps);
     validate(options);
     const std::vector<Token> text = test::make_text(expected.at("config").at("text_bytes"));
-    const Results results = train({options, text, {}, KeepParameters::no});
+    const Results results = train({options, text});
     REQUIRE(results.losses.size() == options.steps);
     REQUIRE(results.grad_norms.size() == options.steps);
     double loss = 0;

@@ -48,8 +48,8 @@ void for_each_training(Options options, F f) {
 }
 
 void check_every_mesh(Options options, Bounds bounds) {
-    const Results one = run(options);
-    for_each_training(options, [&](const Options& each) { check_close(each, one, run(each), bounds); });
+    const Trained one = trained(options);
+    for_each_training(options, [&](const Options& each) { check_close(each, one, trained(each), bounds); });
 }
 
 }  // namespace
@@ -78,11 +78,11 @@ TEST_SUITE("gpt.meshes") {
         Options options = base_of_meshes();
         options.dtype = Dtype::bf16;
         options.steps = 20;
-        const Results one = run(options);
+        const Trained one = trained(options);
         options.mesh = {2, 2, 2};
         for (const SequenceParallel sequence_parallel : {SequenceParallel::off, SequenceParallel::on}) {
             options.sequence_parallel = sequence_parallel;
-            const Results other = run(options);
+            const Trained other = trained(options);
             for (std::size_t s = 0; s < options.steps; ++s) {
                 CHECK(std::abs(one.losses[s] - other.losses[s]) <= 1e-3);
             }
@@ -122,10 +122,10 @@ TEST_SUITE("gpt.meshes") {
     TEST_CASE("the work of split layers is one rank's over DP x TP x CP, and attention's is equal over cp") {
         Options options = base_of_meshes();
         options.steps = 2;
-        const Results one = run(options);
+        const Trained one = trained(options);
         for (const program::MeshExtents& mesh : meshes()) {
             options.mesh = mesh;
-            const Results other = run(options);
+            const Trained other = trained(options);
             CAPTURE(mesh.describe());
             CHECK(other.work.layers * mesh.world() == one.work.layers);
             CHECK(other.work.attention_least == other.work.attention_most);
@@ -163,25 +163,6 @@ TEST_SUITE("gpt.meshes") {
         CHECK(peak(sequence, 1, {1, 1, 8}, ContextExchange::gather) > ring);
     }
 
-    TEST_CASE("a vocabulary that is padded, of which a rank has nothing, trains as on one rank") {
-        Options options = base_of_meshes();
-        options.model.vocabulary = 130;
-        for (const HeadKind head : {HeadKind::tied, HeadKind::untied}) {
-            options.model.head = head;
-            options.mesh = {1, 1, 1};
-            const Results one = run(options);
-            for (const FinalParameter& parameter : one.parameters) {
-                if (parameter.name != "wte" && parameter.path != "logits") { continue; }
-                REQUIRE(parameter.values.size() == 256 * options.model.width);
-                const auto padding = parameter.values.begin() + 130 * 16;
-                CHECK(std::all_of(padding, parameter.values.end(), [](double value) { return value == 0; }));
-                CHECK(std::any_of(padding - 16, padding, [](double value) { return value != 0; }));
-            }
-            options.mesh = {1, 4, 1};
-            check_close(options, one, run(options), {1e-11, 1e-9, 1e-9});
-        }
-    }
-
     TEST_CASE("activations that are made again give the same bits in less memory, as planned") {
         for (const program::MeshExtents mesh : {program::MeshExtents{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 2, 2}}) {
             Options options = base_of_meshes();
@@ -196,9 +177,9 @@ TEST_SUITE("gpt.meshes") {
                     context == ContextExchange::ring ? SequenceParallel::on : SequenceParallel::off;
                 options.microbatches = context == ContextExchange::ring ? 1 : 2;
                 options.model.recompute = false;
-                const Results kept = run(options);
+                const Trained kept = trained(options);
                 options.model.recompute = true;
-                const Results made = run(options);
+                const Trained made = trained(options);
                 CAPTURE(mesh.describe());
                 CHECK(made.losses == kept.losses);
                 for (std::size_t p = 0; p < kept.parameters.size(); ++p) {

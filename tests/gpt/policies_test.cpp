@@ -34,7 +34,7 @@ void check_all_worlds(OptimizerKind optimizer, Counts counts) {
     Options options = base();
     options.optimizer = optimizer;
     options.mesh = {1, 1, 1};
-    const Results one = run(options);
+    const Trained one = trained(options);
     CHECK(one.losses.front() - one.losses.back() > 0.001);
     for (const std::size_t world : worlds()) {
         std::size_t turn = world;
@@ -43,7 +43,7 @@ void check_all_worlds(OptimizerKind optimizer, Counts counts) {
             for (const std::size_t microbatches : {1U, 3U}) {
                 if (counts == Counts::in_turn && microbatches != 1 + 2 * (turn % 2)) { continue; }
                 each.microbatches = microbatches;
-                check_close(each, one, run(each), {1e-11, 1e-9, 1e-9});
+                check_close(each, one, trained(each), {1e-11, 1e-9, 1e-9});
             }
         });
     }
@@ -66,13 +66,13 @@ TEST_SUITE("gpt.policies") {
             options.dtype = Dtype::fp32;
             options.optimizer = optimizer;
             options.clip = 1;
-            const Results one = run(options);
+            const Trained one = trained(options);
             for (const std::size_t world : worlds()) {
                 // In turn, so that each policy of a world sees both numbers: one with SGD, the other with AdamW.
                 std::size_t turn = optimizer == OptimizerKind::sgd ? 0 : 1;
                 for_each_policy_on(options, world, [&](Options each) {
                     each.microbatches = turn++ % 2 == 0 ? 1 : 3;
-                    check_close(each, one, run(each), {1e-5, 1e-4, 1e-3});
+                    check_close(each, one, trained(each), {1e-5, 1e-4, 1e-3});
                 });
             }
         }
@@ -80,16 +80,16 @@ TEST_SUITE("gpt.policies") {
 
     TEST_CASE("bf16 stays within 1e-3 of one rank in bf16, and within 1e-2 of fp32") {
         Options options = base();
-        const auto close = [&](const Results& a, const Results& b, double bound) {
+        const auto close = [&](const Trained& a, const Trained& b, double bound) {
             for (std::size_t s = 0; s < options.steps; ++s) { CHECK(std::abs(a.losses[s] - b.losses[s]) <= bound); }
         };
         options.dtype = Dtype::fp32;
-        const Results fp32 = run(options);
+        const Trained fp32 = trained(options);
         options.dtype = Dtype::bf16;
-        const Results one = run(options);
+        const Trained one = trained(options);
         close(fp32, one, 1e-2);
         for (const std::size_t world : {2U, 4U}) {
-            for_each_policy_on(options, world, [&](const Options& each) { close(one, run(each), 1e-3); });
+            for_each_policy_on(options, world, [&](const Options& each) { close(one, trained(each), 1e-3); });
         }
     }
 
@@ -101,12 +101,12 @@ TEST_SUITE("gpt.policies") {
                 options.mesh = {world, 1, 1};
                 options.clip = 0.05;
                 options.steps = 12;
-                const Results first = run(options);
+                const Trained first = trained(options);
                 for (const program::PolicyKind policy :
                      {program::PolicyKind::shard_optimizer, program::PolicyKind::shard_grad_op,
                       program::PolicyKind::full_shard}) {
                     options.policy = {policy};
-                    const Results other = run(options);
+                    const Trained other = trained(options);
                     CAPTURE(options.policy.text());
                     CAPTURE(world);
                     CHECK(other.losses == first.losses);
@@ -131,13 +131,13 @@ TEST_SUITE("gpt.policies") {
                 options.steps = 20;
                 options.mesh = {3, 1, 1};
                 options.clip = 0.05;
-                const Results first = run(options);
+                const Trained first = trained(options);
                 CHECK(first.losses.front() - first.losses.back() > 0.01);
                 for (const program::PolicyKind policy :
                      {program::PolicyKind::shard_optimizer, program::PolicyKind::shard_grad_op,
                       program::PolicyKind::full_shard}) {
                     options.policy = {policy};
-                    const Results other = run(options);
+                    const Trained other = trained(options);
                     CAPTURE(options.policy.text());
                     CHECK(other.losses == first.losses);
                     CHECK(other.grad_norms == first.grad_norms);
@@ -154,10 +154,10 @@ TEST_SUITE("gpt.policies") {
         options.model.width = 4;
         options.steps = 10;
         options.batch = 32;
-        const Results one = run(options);
+        const Trained one = trained(options);
         for (const std::size_t world : {2U, 16U}) {
             for_each_policy_on(options, world, [&](const Options& each) {
-                check_close(each, one, run(each), {1e-11, 1e-9, 1e-9});
+                check_close(each, one, trained(each), {1e-11, 1e-9, 1e-9});
             });
         }
     }

@@ -51,7 +51,7 @@ std::uint64_t calls(const Results& results, const std::string& verb) {
     for (const auto& [of, each] : results.collectives) { all += of.second == verb ? each.calls : 0; }
     return all;
 }
-void check_same_bits(const Results& one, const Results& other) {
+void check_same_bits(const Trained& one, const Trained& other) {
     CHECK(one.losses == other.losses);
     CHECK(one.grad_norms == other.grad_norms);
     REQUIRE(one.parameters.size() == other.parameters.size());
@@ -75,9 +75,9 @@ TEST_SUITE("gpt.schedule") {
         for (const program::PolicyKind policy : {no_shard, shard_grad_op, full_shard}) {
             options.policy = {policy};
             CAPTURE(options.policy.text());
-            const Results none = run(with(options, {Kind::none, 0}));
+            const Trained none = trained(with(options, {Kind::none, 0}));
             for (const ScheduleChoice schedule : {automatic, ScheduleChoice{Kind::prefetch, 2}}) {
-                check_same_bits(run(with(options, schedule)), none);
+                check_same_bits(trained(with(options, schedule)), none);
             }
         }
     }
@@ -90,13 +90,13 @@ TEST_SUITE("gpt.schedule") {
             options.sample = 3;
             for_each_policy(options, [](const Options& each) {
                 CAPTURE(each.policy.text());
-                const Results none = run(with(each, {Kind::none, 0}));
+                const Trained none = trained(with(each, {Kind::none, 0}));
                 const std::uint64_t limit = make_plan(with(each, {Kind::none, 0})).bytes_per_rank();
                 for (const Options& schedule :
                      {with(each, automatic), with(each, {Kind::prefetch, 1}), with(each, {Kind::prefetch, 3}, limit),
                       with(each, automatic, 4 * limit)}) {
                     CAPTURE(schedule.schedule.text());
-                    check_same_bits(run(schedule), none);
+                    check_same_bits(trained(schedule), none);
                 }
             });
         }
@@ -105,7 +105,7 @@ TEST_SUITE("gpt.schedule") {
     TEST_CASE("one rank follows a schedule as well") {
         Options options = few_steps();
         options.mesh = {1, 1, 1};
-        check_same_bits(run(with(options, {Kind::prefetch, 1})), run(with(options, {Kind::none, 0})));
+        check_same_bits(trained(with(options, {Kind::prefetch, 1})), trained(with(options, {Kind::none, 0})));
     }
 
     TEST_CASE("auto takes no more memory than none, and leaves out gathers for it") {
@@ -122,8 +122,8 @@ TEST_SUITE("gpt.schedule") {
             check_plan(none);
             check_plan(options);
             check_plan(with(options, {Kind::prefetch, 2}));
-            const Results plain = run(none);
-            const Results kept = run(options);
+            const Trained plain = trained(none);
+            const Trained kept = trained(options);
             CHECK(calls(plain, "all_gather") - calls(kept, "all_gather") >= 3 * microbatches);
             CHECK(calls(plain, "reduce_scatter") == calls(kept, "reduce_scatter"));
         }

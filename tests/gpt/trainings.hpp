@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -42,14 +43,29 @@ inline Options base() {
     return options;
 }
 
-inline Results run(const Options& options) {
+/// A parameter in full.
+struct Parameter {
+    std::string path, name;
+    std::vector<double> values;
+};
+/// A run, and what its ranks hold behind the last step.
+struct Trained : Results {
+    std::vector<Parameter> parameters;
+};
+Trained trained(Job job);
+
+inline Job job_of(const Options& options) {
     validate(options);
-    return train({options, corpus(), {}, KeepParameters::yes, {}, {}, make_plan(options).chosen});
+    Job job{options, corpus()};
+    job.chosen = make_plan(options).chosen;
+    return job;
 }
+inline Results run(const Options& options) { return train(job_of(options)); }
+inline Trained trained(const Options& options) { return trained(job_of(options)); }
 
 /// Relative L2 distance of the tensor that differs most; the attention key bias, whose gradient is rounding noise,
 /// left out.
-inline double worst_parameter(const Options& options, const Results& a, const Results& b) {
+inline double worst_parameter(const Options& options, const Trained& a, const Trained& b) {
     REQUIRE(a.parameters.size() == b.parameters.size());
     const std::size_t d = options.model.head_width();
     double worst = 0;
@@ -78,7 +94,7 @@ struct Bounds {
     double parameter;
 };
 
-inline void check_close(const Options& options, const Results& one, const Results& other, Bounds bounds) {
+inline void check_close(const Options& options, const Trained& one, const Trained& other, Bounds bounds) {
     double loss = 0;
     double norm = 0;
     for (std::size_t s = 0; s < options.steps; ++s) {

@@ -232,7 +232,6 @@ TEST_CASE("gpt.device: the program names what it cannot use, and what it expecte
                                       {"--states", "bf16"},
                                       {"--master", "none"},
                                       {"--hashes", "h"},
-                                      {"--replay", "0"},
                                       {"--verify-every", "1"},
                                       {"--sample", "1"},
                                       {"--deadline", "1"},

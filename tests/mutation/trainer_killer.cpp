@@ -42,7 +42,7 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
     options.sample = 12;
     options.model.experts = experts;
     options.ep = ep;
-    const Job job{options, text, {}, KeepParameters::no};
+    const Job job{options, text};
     Results results(options.steps);
     sk::threads::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), ep), [&](auto& rank) {
         sk::Rank& context_of_rank = rank;
@@ -127,7 +127,7 @@ bool stops_together() {
     options.policy = {program::PolicyKind::full_shard};
     options.batch = 2;
     options.steps = 5;
-    Job job{options, text, {}, KeepParameters::no};
+    Job job{options, text};
     std::atomic<int> asked{0};
     job.signal = [&] { return ++asked == 8 ? 15 : 0; };  // the last of the eight ranks, in the first step
     Results results(options.steps);

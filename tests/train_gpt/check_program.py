@@ -292,8 +292,7 @@ def check_inputs_stay(folder):
                         (["--text", "text.txt", "--trace", "../" + folder.name + "/hard.txt"], "would be written over --text"),
                         (["--text", "link.txt", "--plot", "text.txt"], "would be written over --text"),
                         (["--init", f"{step}/model.safetensors", "--schedule-out", f"./{step}/model.safetensors"],
-                         "would be written over --init"),
-                        (["--resume", "run", "--json", f"{step}/model.safetensors"], "written over a file of --resume")):
+                         "would be written over --init")):
         before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         done = run(folder, "--steps", "2", *flags)
         expect(done.returncode == 2 and said in done.stderr.decode(), f"refused: {' '.join(flags)}", done)

@@ -20,13 +20,6 @@ namespace {
 constexpr double operations_per_second = 1e10;
 constexpr sk::planner::LinkModel link{10e-6, 2e9};
 
-/// A step that auto may choose.
-struct Candidate {
-    sk::Schedule schedule;
-    std::string name;
-    bool ahead;
-};
-
 /// Gathers so many windows ahead, and reductions beside the next backward pass.
 sk::Schedule overlapped(const sk::Schedule& step, std::span<const sk::planner::GroupDescription> groups,
                         std::size_t depth) {
@@ -54,18 +47,27 @@ double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::plan
     return sk::schedule::simulate(sk::schedule::on_lanes(schedule, lanes), groups, mesh, costs).exposed();
 }
 
-ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
-                         std::span<const sk::planner::GroupDescription> groups, const sk::AxisGrid& mesh,
-                         const sk::engine::Traits& engine, const StepMemory& memory,
-                         const sk::planner::MatrixPlan& matrices) {
+}  // namespace
+
+ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
+                               std::span<const sk::planner::GroupDescription> groups, const sk::AxisGrid& mesh,
+                               const sk::engine::Traits& engine, const StepMemory& memory,
+                               const sk::planner::MatrixPlan& matrices) {
+    using Kind = ScheduleChoice::Kind;
+    if (options.schedule.kind == Kind::none) { return {}; }
+    if (options.schedule.kind == Kind::prefetch) {
+        const std::size_t depth = options.schedule.depth;
+        return {memory.limited ? overlapped_within(memory, step, groups, depth) : overlapped(step, groups, depth),
+                options.schedule.text(), "asked for", true};
+    }
     const auto keep = [&](const sk::Schedule& s) {
         return sk::schedule::keep_gathered(s, groups, memory.most, memory.optimizer_states);
     };
     const auto ahead = [&](const sk::Schedule& s) { return overlapped_within(memory, s, groups, 1); };
-    std::vector<Candidate> candidates{{keep(step), "keep_gathered", false}};
+    std::vector<ChosenSchedule> candidates{{keep(step), "keep_gathered"}};
     if (options.spare_processor) {
-        candidates.push_back({keep(ahead(step)), "prefetch:1, keep_gathered", true});
-        candidates.push_back({ahead(candidates.front().schedule), "keep_gathered, prefetch:1", true});
+        candidates.push_back({keep(ahead(step)), "prefetch:1, keep_gathered", "", true});
+        candidates.push_back({ahead(*candidates.front().schedule), "keep_gathered, prefetch:1", "", true});
     }
     const auto tokens = static_cast<double>(options.split().local(options.pass_shape()).tokens());
     std::vector<sk::schedule::GroupSeconds> seconds;
@@ -82,45 +84,18 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
     const sk::schedule::StepCosts costs{.groups = seconds, .links = links, .engine = engine, .batches = batches};
     const bool fits = !memory.limited || memory.none <= memory.most;
     const double of_none = waited(step, false, groups, mesh, costs);
-    const Candidate* best = nullptr;
+    ChosenSchedule chosen;
+    chosen.why = mesh.size() == 1 ? "a single rank waits for no other" : "no schedule is predicted to wait less";
     double least = fits ? of_none : std::numeric_limits<double>::infinity();
-    for (const Candidate& candidate : candidates) {
-        const double now = waited(candidate.schedule, candidate.ahead, groups, mesh, costs);
-        if (now < least) {
-            best = &candidate;
-            least = now;
-        }
+    for (const ChosenSchedule& candidate : candidates) {
+        const double now = waited(*candidate.schedule, candidate.ahead, groups, mesh, costs);
+        if (now >= least) { continue; }
+        least = now;
+        chosen = candidate;
+        chosen.why =
+            fits ? program::formatted("predicted waiting %.0f %% of that without a schedule", 100 * least / of_none)
+                 : "without a schedule the step exceeds --memory-limit";
     }
-    ChosenSchedule chosen;
-    if (best == nullptr) {
-        chosen.why = mesh.size() == 1 ? "a single rank waits for no other" : "no schedule is predicted to wait less";
-        return chosen;
-    }
-    chosen.schedule = best->schedule;
-    chosen.follows = best->name;
-    chosen.ahead = best->ahead;
-    chosen.why =
-        fits ? program::formatted("predicted waiting %.0f %% of that without a schedule", 100 * least / of_none)
-             : "without a schedule the step exceeds --memory-limit";
-    return chosen;
-}
-
-}  // namespace
-
-ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
-                               std::span<const sk::planner::GroupDescription> groups, const sk::AxisGrid& mesh,
-                               const sk::engine::Traits& engine, const StepMemory& memory,
-                               const sk::planner::MatrixPlan& matrices) {
-    using Kind = ScheduleChoice::Kind;
-    if (options.schedule.kind == Kind::automatic) {
-        return automatic(options, step, groups, mesh, engine, memory, matrices);
-    }
-    ChosenSchedule chosen;
-    if (options.schedule.kind == Kind::none) { return chosen; }
-    chosen.schedule = memory.limited ? overlapped_within(memory, step, groups, options.schedule.depth)
-                                     : overlapped(step, groups, options.schedule.depth);
-    chosen.follows = options.schedule.text();
-    chosen.ahead = true;
     return chosen;
 }
 

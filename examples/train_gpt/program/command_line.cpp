@@ -147,10 +147,6 @@ void add_flags(program::Flags& flags, Options& o) {
         "write a hash of each group's gradients, states and parameters in every step, which no mesh and no policy "
         "changes, for compare_hashes.py",
         into(o.hashes, program::parse_file));
-    flags.add("--replay", "SLICE",
-              "with --slices, of one data-parallel rank: compute one slice of the step behind --resume alone, and "
-              "print its gradients' hashes, which --hashes has of the whole run",
-              [&o](Word flag, Word given) { o.replay = program::parse_count(flag, given, 0); });
     flags.add("--verify-every", "N",
               "compare what several ranks hold after every N steps, and end with what differs; 0 for never [0]",
               into_count(o.verify_every, 0));
@@ -219,45 +215,16 @@ void validate_slices(const Options& o) {
     if (o.batch % o.slices != 0) { throw InputError("--batch ", o.batch, ": expected a multiple of ", given); }
 }
 
-/// Refuses what no single slice has.
-void validate_replay(const program::Flags& flags, Options& o) {
-    if (!o.replay) { return; }
-    if (*o.replay >= o.slices) {
-        throw InputError("--replay ", *o.replay, " with ",
-                         (o.slices == 0 ? std::string("no --slices") : "--slices " + std::to_string(o.slices)),
-                         ": expected the number of a slice, from 0");
-    }
-    if (o.mesh.dp != 1) { throw InputError("--replay with --mesh ", o.mesh.describe(), ": expected dp = 1"); }
-    for (const char* const flag : {"--json", "--plot", "--schedule-out", "--trace", "--save", "--sample", "--release",
-                                   "--schedule", "--verify-every", "--slow"}) {
-        if (flags.is_given(flag)) {
-            throw InputError("--replay with ", flag, ": expected a slice alone, and no step");
-        }
-    }
-    o.schedule = {ScheduleChoice::Kind::none, 0};
-}
-
-/// Says whether `file` is another name of what is read, or is there in it, which is a folder then.
-bool is_of(const fs::path& file, const fs::path& read) {
-    std::error_code unknown;
-    const bool is_there = fs::exists(file, unknown);
-    if (is_there && (!fs::is_regular_file(file, unknown) || fs::equivalent(file, read, unknown))) {
-        return fs::is_regular_file(file, unknown);
-    }
-    const fs::path way = fs::weakly_canonical(file, unknown).lexically_relative(fs::weakly_canonical(read, unknown));
-    return way == "." || (is_there && !way.empty() && *way.begin() != "..");
-}
-/// Refuses to write a result over what is read.
+/// Refuses to write a result over a file that is read, whatever the paths are called.
 void validate_files(const Options& o) {
     for (const auto& [flag, output] : o.outputs()) {
         for (const auto& [other, input] : {std::pair<const char*, const std::string&>{"--text", o.text},
                                            {"--tokens", o.tokens},
                                            {"--encoding", o.encoding},
-                                           {"--init", o.init},
-                                           {"--resume", o.resume}}) {
-            if (output.empty() || input.empty() || !is_of(output, input)) { continue; }
-            throw InputError(flag, " '", output, "' would be written over ",
-                             fs::is_directory(input) ? "a file of " : "", other, " '", input,
+                                           {"--init", o.init}}) {
+            std::error_code unknown;
+            if (!fs::equivalent(output, input, unknown)) { continue; }
+            throw InputError(flag, " '", output, "' would be written over ", other, " '", input,
                              "': expected a file of its own");
         }
     }
@@ -272,8 +239,8 @@ void require_beside(const program::Flags& flags, const char* flag, const char* n
 void validate_engine(const program::Flags& flags, const Options& o) {
     using Names = std::vector<const char*>;
     const bool on_gpus = o.engine == EngineKind::nccl;
-    for (const char* const flag : on_gpus ? Names{"--optimizer", "--states", "--master", "--hashes", "--replay",
-                                                  "--verify-every", "--sample", "--deadline", "--record"}
+    for (const char* const flag : on_gpus ? Names{"--optimizer", "--states", "--master", "--hashes", "--verify-every",
+                                                  "--sample", "--deadline", "--record"}
                                           : Names{"--graph", "--every"}) {
         if (!flags.is_given(flag)) { continue; }
         throw InputError(flag, " with --engine ", program::name_of(engine_names, o.engine), ": expected --engine ",
@@ -309,7 +276,6 @@ void complete(const program::Flags& flags, Options& o, std::size_t processes) {
     require_beside(flags, "--save-every", "--save", !o.save.empty());
     require_beside(flags, "--keep", "--save", !o.save.empty());
     require_beside(flags, "--names", "--save or --init", !o.save.empty() || !o.init.empty());
-    validate_replay(flags, o);
     validate_files(o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
     if (flags.is_given("--ranks-per-host") && o.engine != EngineKind::mpi && o.action == Options::Action::train) {

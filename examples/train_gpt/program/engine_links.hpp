@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
+#include <utility>
+#include <variant>
 
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
@@ -47,15 +48,8 @@ class EngineLinks final : public Links<S> {
         : rank_(rank),
           tp_(rank.template sub_mesh<sk::Axes<sk::Tp>>()),
           sequence_parallel_(options.split().splits_tokens() ? sk::tp::SequenceParallel::on
-                                                             : sk::tp::SequenceParallel::off) {
-        const auto cp = rank.template sub_mesh<sk::Axes<sk::Cp>>();
-        const std::size_t block = exchanged_block(options);
-        if (options.context == ContextExchange::ring) {
-            ring_.emplace(rank, cp, block);
-        } else {
-            gather_.emplace(rank, cp, block);
-        }
-    }
+                                                             : sk::tp::SequenceParallel::off),
+          exchange_(make_exchange(rank, options)) {}
 
     const S* gather_tokens(std::span<const S> part, std::span<S> gathered) override {
         return sk::tp::gather_tokens(tp_, sequence_parallel_, part, gathered, rank_.compute_stream()).data();
@@ -70,35 +64,29 @@ class EngineLinks final : public Links<S> {
         sk::all_reduce_in_place(tp_, sk::ReduceOp::sum, values, rank_.compute_stream());
     }
     void each_block(std::span<const S> own, BlockUse<S> use) override {
-        with_exchange([&](auto& exchange) {
-            exchange.each(own,
-                          [&](std::size_t source, std::span<const S> block) { use(source, block.data(), nullptr); });
-        });
+        const auto each = [&](std::size_t source, std::span<const S> block) { use(source, block.data(), nullptr); };
+        std::visit([&](auto& exchange) { exchange.each(own, each); }, exchange_);
     }
     void each_block_with_gradients(std::span<const S> own, std::span<Arithmetic<S>> d_own, BlockUse<S> use) override {
-        with_exchange([&](auto& exchange) {
-            exchange.each_with_gradients(
-                own, d_own, [&](std::size_t source, std::span<const S> block, std::span<Arithmetic<S>> d_block) {
-                    use(source, block.data(), d_block.data());
-                });
-        });
+        const auto each = [&](std::size_t source, std::span<const S> block, std::span<Arithmetic<S>> d_block) {
+            use(source, block.data(), d_block.data());
+        };
+        std::visit([&](auto& exchange) { exchange.each_with_gradients(own, d_own, each); }, exchange_);
     }
 
   private:
-    template <class F>
-    void with_exchange(F f) {
-        if (ring_) {
-            f(*ring_);
-        } else {
-            f(*gather_);
-        }
+    using Exchange = std::variant<sk::cp::RingExchange<S>, sk::cp::GatherExchange<S>>;
+    static Exchange make_exchange(sk::Rank& rank, const Options& options) {
+        const auto cp = rank.template sub_mesh<sk::Axes<sk::Cp>>();
+        const std::size_t block = exchanged_block(options);
+        if (options.context == ContextExchange::ring) { return Exchange(std::in_place_index<0>, rank, cp, block); }
+        return Exchange(std::in_place_index<1>, rank, cp, block);
     }
 
     sk::Rank& rank_;
     sk::Communicator tp_;
     sk::tp::SequenceParallel sequence_parallel_;
-    std::optional<sk::cp::RingExchange<S>> ring_;
-    std::optional<sk::cp::GatherExchange<S>> gather_;
+    Exchange exchange_;
 };
 
 }  // namespace train_gpt

@@ -149,17 +149,9 @@ class ExpertLayers {
         const auto rows = sent(l, scratch_.rows), received = this->received(l, kept.received);
         sk::ep::write_rows(*rank_, choice_of(l), x_.top, x_.width, view(tokens_of(kept.norm.out)), {}, rows);
         exchange_.dispatch(l.routes, x_.width, view(rows), received);
-        for_each_part(l.routes, {x_.width, x_.hidden},
-                      [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
-                          linear_forward<T>(shape, up_of(experts, expert), kept.received + row * x_.width,
-                                            kept.up + row * x_.hidden, scratch_.converted, place_);
-                      });
+        multiply_parts(l.routes, {x_.width, x_.hidden}, experts[ExpertUp<T>{}].data(), kept.received, kept.up);
         place_.each(l.routes.rows_received() * x_.hidden, Gelu<S>{kept.up, kept.gelu});
-        for_each_part(l.routes, {x_.hidden, x_.width},
-                      [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
-                          linear_forward<T>(shape, down_of(experts, expert), kept.gelu + row * x_.hidden,
-                                            scratch_.made + row * x_.width, scratch_.converted, place_);
-                      });
+        multiply_parts(l.routes, {x_.hidden, x_.width}, experts[ExpertDown<T>{}].data(), kept.gelu, scratch_.made);
         exchange_.combine(l.routes, x_.width, view(this->received(l, scratch_.made)), sent(l, kept.back));
         const auto out = tokens_of(scratch_.out);
         sk::ep::sum_rows(*rank_, row_of(l), x_.top, x_.width, view(sent(l, kept.back)), weights(l), out);
@@ -183,21 +175,14 @@ class ExpertLayers {
         const auto rows = sent(l, scratch_.rows);
         sk::ep::write_rows(*rank_, choice_of(l), x_.top, x_.width, d_out, weights(l), rows);
         exchange_.dispatch(l.routes, x_.width, view(rows), received(l, scratch_.made));
-        for_each_part(l.routes, {x_.hidden, x_.width},
-                      [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
-                          input_gradient<T>(shape, down_of(experts, expert), scratch_.made + row * x_.width,
-                                            scratch_.d_up + row * x_.hidden, scratch_.converted, place_);
-                      });
+        input_gradients(l.routes, {x_.hidden, x_.width}, experts[ExpertDown<T>{}].data(), scratch_.made,
+                        scratch_.d_up);
         place_.each(l.routes.rows_received() * x_.hidden, GeluBackward<S>{kept.up, scratch_.d_up});
         for (std::size_t e = 0; e < l.routes.experts(); ++e) {
             add_tree(l.routes, {x_.width, x_.hidden}, e, kept.received, scratch_.d_up, d_experts, ExpertUp<T>{});
             add_tree(l.routes, {x_.hidden, x_.width}, e, kept.gelu, scratch_.made, d_experts, ExpertDown<T>{});
         }
-        for_each_part(l.routes, {x_.width, x_.hidden},
-                      [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
-                          input_gradient<T>(shape, up_of(experts, expert), scratch_.d_up + row * x_.hidden,
-                                            kept.received + row * x_.width, scratch_.converted, place_);
-                      });
+        input_gradients(l.routes, {x_.width, x_.hidden}, experts[ExpertUp<T>{}].data(), scratch_.d_up, kept.received);
         exchange_.combine(l.routes, x_.width, view(received(l, kept.received)), sent(l, kept.back));
         const auto d_norm = tokens_of(scratch_.d_norm);
         sk::ep::sum_rows(*rank_, row_of(l), x_.top, x_.width, view(sent(l, kept.back)), std::span<const A>(), d_norm);
@@ -259,11 +244,19 @@ class ExpertLayers {
             place_.each(values.size(), Convert<A, X>{scratch_.summed, values.data()});
         }
     }
-    const T* up_of(const auto& experts, std::size_t expert) const {
-        return experts[ExpertUp<T>{}].data() + expert * x_.hidden * x_.width;
+    /// y = x W^T, by the rows of each expert.
+    void multiply_parts(const sk::ep::Routes& routes, Product product, const T* w, const S* x, S* y) const {
+        for_each_part(routes, product, [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
+            linear_forward<T>(shape, w + expert * product.inputs * product.outputs, x + row * product.inputs,
+                              y + row * product.outputs, scratch_.converted, place_);
+        });
     }
-    const T* down_of(const auto& experts, std::size_t expert) const {
-        return experts[ExpertDown<T>{}].data() + expert * x_.hidden * x_.width;
+    /// dx = dy W, likewise.
+    void input_gradients(const sk::ep::Routes& routes, Product product, const T* w, const S* dy, S* dx) const {
+        for_each_part(routes, product, [&](const LinearShape& shape, std::size_t expert, std::size_t row) {
+            input_gradient<T>(shape, w + expert * product.inputs * product.outputs, dy + row * product.outputs,
+                              dx + row * product.inputs, scratch_.converted, place_);
+        });
     }
     /// f(shape, expert, first row) for what each rank has sent to each expert: one product each or, where all send as
     /// much and no weights are converted, those of all experts at once.

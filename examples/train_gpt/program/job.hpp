@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include <shardkit/sharded/group_ref.hpp>
+
 #include "choose_schedule.hpp"
 #include "encoding.hpp"
 #include "options.hpp"
@@ -28,21 +30,19 @@ struct StepReport {
 /// The first line of a file of --hashes, by which compare_hashes.py knows it.
 inline constexpr std::string_view hashes_begin = "step\tof\tgroup\tkind\thash\n";
 
-enum class KeepParameters : std::uint8_t { no, yes };
-
 /// One training run.
 struct Job {
     Options options;
     std::span<const Token> text;
     std::function<void(const StepReport&)> after_step{};  // may be empty
-    KeepParameters keep_parameters = KeepParameters::no;
     Start start{};
     Identity identity{};              // saved with each step
     ChosenSchedule chosen{};          // as PlanSummary has it
     std::function<int()> signal{};    // the one that asked for the end, or 0; on every rank, or empty on every rank
     std::function<void()> trained{};  // called by rank 0 behind the last step, when nobody asks for `signal` any more
-    std::function<void(const std::string&)> hashed{};  // called by rank 0 with the lines of --hashes; or empty
-    Encoding encoding{};                               // of samples
+    std::function<void(const sk::GroupRef&)> group_trained{};  // called there by every rank with each group; or empty
+    std::function<void(std::string_view)> hashed{};  // called by rank 0 with the lines of --hashes; or empty
+    Encoding encoding{};                             // of samples
 };
 
 /// Trains as job.options say, on the engine and with the policy that they name: one of the hosts' engines.

@@ -103,8 +103,7 @@ struct Options {
     std::string schedule_out;
     std::string trace;
     std::string hashes;
-    std::size_t verify_every = 0;       // steps; 0: never
-    std::optional<std::size_t> replay;  // slice of the step that comes next, to be computed alone
+    std::size_t verify_every = 0;  // steps; 0: never
     std::size_t sample = 0;
     double deadline = 0;        // seconds; 0: the engine's own
     std::string record;         // prefix of files; empty: none

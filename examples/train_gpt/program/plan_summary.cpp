@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -40,7 +41,7 @@ auto mesh_of(const Options& options) {
 
 /// The model's groups, and the names that they refer to.
 struct PlannedGroups {
-    std::vector<std::string> blocks, routers, experts;
+    std::deque<std::string> paths;
     std::vector<sk::planner::GroupDescription> all;
 };
 
@@ -49,14 +50,9 @@ PlannedGroups planned_groups(const Options& options) {
     const ModelConfig& config = options.model;
     const bool tied = config.head == HeadKind::tied;
     PlannedGroups groups;
-    for (std::size_t l = 0; l < config.layers; ++l) {
-        groups.blocks.push_back("blocks." + std::to_string(l));
-        groups.routers.push_back("routers." + std::to_string(l));
-        groups.experts.push_back("experts." + std::to_string(l));
-    }
-    const auto add = [&]<class Group>(std::string_view path, const sk::Shapes<Group>& shapes, std::size_t windows) {
+    const auto add = [&]<class Group>(const std::string& path, const sk::Shapes<Group>& shapes, std::size_t windows) {
         auto group = sk::describe_group<Group, sk::DynamicPolicy, sk::DefaultPrecision<T>>(
-            path, shapes, mesh_of(options).grid(), group_options<Group>(options));
+            groups.paths.emplace_back(path), shapes, mesh_of(options).grid(), group_options<Group>(options));
         group.windows_per_microbatch = windows;
         if (options.optimizer == OptimizerKind::muon) {
             // AdamW's two in every group, and Muon's momentum where there are matrices.
@@ -66,12 +62,15 @@ PlannedGroups planned_groups(const Options& options) {
     };
     // The embedding's own backward pass reads no weights, and the head's two passes share a window.
     add("embedding", embedding_shapes<T>(config), tied ? 2 : 1);
-    for (const std::string& path : groups.blocks) { add(path, block_shapes<T>(config), 2); }
+    const auto add_layers = [&](const char* of_layers, const auto& shapes) {
+        for (std::size_t l = 0; l < config.layers; ++l) { add(of_layers + std::to_string(l), shapes, 2); }
+    };
+    add_layers("blocks.", block_shapes<T>(config));
     add("head", head_shapes<T>(config), 1);
     if (!tied) { add("logits", logits_shapes<T>(config), 1); }
     if (config.experts == 0) { return groups; }
-    for (const std::string& path : groups.routers) { add(path, router_shapes<T>(config), 2); }
-    for (const std::string& path : groups.experts) { add(path, expert_shapes<T>(config), 2); }
+    add_layers("routers.", router_shapes<T>(config));
+    add_layers("experts.", expert_shapes<T>(config));
     return groups;
 }
 

@@ -2,14 +2,12 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <ios>
 #include <map>
 #include <new>
 #include <optional>
@@ -115,22 +113,6 @@ std::optional<Prepared> prepare(int count, const char* const* arguments, const P
     return prepared;
 }
 
-/// A file of --hashes. It grows with each step: what a run had hashed when it failed is what it is looked at for.
-class HashesFile {
-  public:
-    explicit HashesFile(const std::string& name) : name_(name), file_(name, std::ios::trunc) {
-        add(std::string(hashes_begin));
-    }
-    void add(const std::string& lines) {
-        file_ << lines << std::flush;
-        if (!file_) { throw std::runtime_error("--hashes '" + name_ + "': cannot be written"); }
-    }
-
-  private:
-    std::string name_;
-    std::ofstream file_;
-};
-
 Results train_and_show(const Prepared& prepared, bool reports) {
     const Options& options = prepared.options;
     const Start& start = prepared.inputs.start;
@@ -142,19 +124,24 @@ Results train_and_show(const Prepared& prepared, bool reports) {
     std::optional<StopSignals> signals;
     const bool on_hosts = options.engine != EngineKind::nccl;
     // Ranks agree on a signal in each step, which steps on GPUs do not wait for.
-    if (!options.replay && on_hosts) {
+    if (on_hosts) {
         signals.emplace();
         job.signal = StopSignals::came;
     }
     job.trained = [&] { signals.reset(); };
     const auto train_there = [&] { return on_hosts ? train(job) : train_on_nccl(job); };
     if (!reports) { return train_there(); }
-    std::optional<HashesFile> hashes;
+    std::ofstream hashes;
     if (prepared.file("--hashes").wanted()) {
-        hashes.emplace(options.hashes);
-        job.hashed = [&](const std::string& lines) { hashes->add(lines); };
+        hashes.open(options.hashes);
+        // Each step's at once: what a run had hashed when it failed is what it is looked at for.
+        job.hashed = [&](std::string_view lines) {
+            hashes << lines << std::flush;
+            if (!hashes) { throw std::runtime_error("--hashes '" + options.hashes + "': cannot be written"); }
+        };
+        job.hashed(hashes_begin);
     }
-    Progress progress(options, stdout, std::chrono::seconds(10), start.first_step);
+    Progress progress(options, stdout, start.first_step);
     job.after_step = [&](const StepReport& report) { progress.after_step(report); };
     return train_there();
 }
@@ -186,7 +173,8 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
     write_results(prepared, results);
     if (results.signal == 0) { return; }
     const std::string text =
-        reached_text(options, results, StopSignals::name(results.signal), prepared.inputs.start.first_step);
+        formatted("%s after step %zu of %zu: loss %.4f", StopSignals::name(results.signal),
+                  prepared.inputs.start.first_step + results.losses.size(), options.steps, results.losses.back());
     std::string where = results.saved.empty() ? "" : ", saved in " + results.saved;
     for (const std::string& file : {options.json, options.plot}) {
         if (!file.empty()) { where += ", written to " + file; }

@@ -4,23 +4,19 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cinttypes>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/verify/hash_values.hpp>
 
 #include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"
@@ -28,19 +24,6 @@
 #include "trainer.hpp"
 
 namespace train_gpt {
-
-/// The lines of a file of --hashes for one step: `of` is gradients, states or parameters.
-inline std::string hash_lines(std::size_t step, std::string_view of,
-                              const std::vector<shardkit::ValuesHash>& hashes) {
-    std::string lines;
-    for (const shardkit::ValuesHash& one : hashes) {
-        char hash[17];
-        std::snprintf(hash, sizeof hash, "%016" PRIx64, one.hash);
-        lines +=
-            std::to_string(step) + '\t' + std::string(of) + '\t' + one.path + '\t' + one.kind + '\t' + hash + '\n';
-    }
-    return lines;
-}
 
 /// Refuses to train on with numbers that mean nothing any more; the same on every rank.
 inline void require_finite(std::size_t step, double loss, std::optional<double> grad_norm, const Job& job) {
@@ -81,10 +64,6 @@ class RankSteps {
     bool run(const Give& give) {
         const std::size_t first = job_.start.first_step;
         const std::size_t end = job_.options.steps;
-        if (job_.options.replay) {
-            replay(first, *job_.options.replay);
-            return true;
-        }
         // The first steps may still take memory (communicators' and libraries' lazy buffers).
         const std::size_t warm_up = std::min<std::size_t>(2, std::max<std::size_t>(end - first, 1) - 1);
         const std::size_t timed = counted_ != nullptr ? most_timed : 1;
@@ -148,6 +127,8 @@ class RankSteps {
             }
             return false;
         }
+        if (reports() && job_.trained) { job_.trained(); }
+        if (job_.group_trained) { trainer_.model().for_each(job_.group_trained); }
         return true;
     }
 
@@ -231,32 +212,9 @@ class RankSteps {
         return collectives;
     }
 
-    /// Computes one slice of the step behind so many alone.
-    void replay(std::size_t steps, std::size_t slice) {
-        const double loss = trainer_.replay(steps, slice);
-        const std::string lines = slice_lines(steps + 1);
-        if (!reports()) { return; }
-        if (job_.hashed) { job_.hashed(lines); }
-        results_->losses.clear();
-        results_->replayed = "slice " + std::to_string(slice) + " of step " + std::to_string(steps + 1) + ": loss " +
-                             program::formatted("%.17g", loss) + "\n" + std::string(hashes_begin) + lines;
-    }
-    /// Lines of the gradients of single slices. Collective over the world.
-    std::string slice_lines(std::size_t steps) {
-        std::string lines;
-        const auto slices = trainer_.slice_hashes();
-        for (std::size_t s = 0; s < slices.size(); ++s) {
-            lines += hash_lines(steps, "slice " + std::to_string(s), slices[s]);
-        }
-        return lines;
-    }
-    /// Lines of what is in memory after so many steps, and of the last one's gradients, in the order in which one
-    /// makes the other.
     void hash(std::size_t steps) {
         if (job_.options.hashes.empty()) { return; }
-        const std::string lines = slice_lines(steps) + hash_lines(steps, "gradients", trainer_.gradient_hashes()) +
-                                  hash_lines(steps, "states", trainer_.state_hashes()) +
-                                  hash_lines(steps, "parameters", trainer_.parameter_hashes());
+        const std::string lines = trainer_.hashes(steps);
         if (reports() && job_.hashed) { job_.hashed(lines); }
     }
 

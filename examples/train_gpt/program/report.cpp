@@ -51,6 +51,29 @@ nlohmann::json between_hosts(const Collectives& planned) {
     return object;
 }
 
+/// What is known of a run that made a step.
+std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
+    std::ostringstream out;
+    const double planned = static_cast<double>(plan.bytes_per_rank());
+    const double measured = static_cast<double>(results.peak_bytes_per_rank);
+    if (results.peak_bytes_per_rank > 0) {
+        out << "peak memory per rank: " << program::bytes_text(results.peak_bytes_per_rank) << " measured, "
+            << program::bytes_text(plan.bytes_per_rank()) << " planned"
+            << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
+        out << "collectives per rank and step, measured (mean over the ranks) and planned:\n"
+            << table_of(plan.collectives, &results.collectives);
+    }
+    if (results.timed.communication > 0) {
+        const auto& timed = results.timed;
+        out << program::formatted("a step: %.3g ms, %.3g ms of it without computation; communication took %.3g ms\n",
+                                  1e3 * timed.seconds, 1e3 * timed.exposed(), 1e3 * timed.communication);
+    }
+    out << program::formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
+                              results.losses.back() - results.losses.front());
+    out << "speed: " << program::grouped(static_cast<std::uint64_t>(results.tokens_per_second)) << " tokens/s\n";
+    return out.str();
+}
+
 }  // namespace
 
 std::string json_report(const Options& options, const PlanSummary& plan, const Results& results,
@@ -109,41 +132,7 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
     return report.dump(2) + "\n";
 }
 
-std::string reached_text(const Options& options, const Results& results, const std::string& signal,
-                         std::size_t first_step) {
-    return signal + program::formatted(" after step %zu of %zu: loss %.4f", first_step + results.losses.size(),
-                                       options.steps, results.losses.back());
-}
-
-namespace {
-
-/// What is known of a run that made a step.
-std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
-    std::ostringstream out;
-    const double planned = static_cast<double>(plan.bytes_per_rank());
-    const double measured = static_cast<double>(results.peak_bytes_per_rank);
-    if (results.peak_bytes_per_rank > 0) {
-        out << "peak memory per rank: " << program::bytes_text(results.peak_bytes_per_rank) << " measured, "
-            << program::bytes_text(plan.bytes_per_rank()) << " planned"
-            << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
-        out << "collectives per rank and step, measured (mean over the ranks) and planned:\n"
-            << table_of(plan.collectives, &results.collectives);
-    }
-    if (results.timed.communication > 0) {
-        const auto& timed = results.timed;
-        out << program::formatted("a step: %.3g ms, %.3g ms of it without computation; communication took %.3g ms\n",
-                                  1e3 * timed.seconds, 1e3 * timed.exposed(), 1e3 * timed.communication);
-    }
-    out << program::formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
-                              results.losses.back() - results.losses.front());
-    out << "speed: " << program::grouped(static_cast<std::uint64_t>(results.tokens_per_second)) << " tokens/s\n";
-    return out.str();
-}
-
-}  // namespace
-
 std::string summary(const Options& options, const PlanSummary& plan, const Results& results) {
-    if (!results.replayed.empty()) { return results.replayed; }
     std::string text = results.losses.empty() ? "no step is left to train\n" : summary_of_steps(plan, results);
     if (!results.saved.empty()) { text += "saved: " + results.saved + "\n"; }
     if (options.sample > 0) { text += "sample:\n" + program::printable(results.sample) + "\n"; }

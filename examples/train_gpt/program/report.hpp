@@ -14,9 +14,6 @@ namespace train_gpt {
 /// only whole runs measure is not there.
 std::string json_report(const Options& options, const PlanSummary& plan, const Results& results,
                         std::size_t first_step = 0);
-/// "SIGTERM after step 3 of 9: loss 5.1234": where an interrupted run is, which has made at least one step.
-std::string reached_text(const Options& options, const Results& results, const std::string& signal,
-                         std::size_t first_step);
 
 /// The closing lines: planned and measured memory, collectives, first and last loss, sample.
 std::string summary(const Options& options, const PlanSummary& plan, const Results& results);

@@ -25,12 +25,6 @@ struct Work {
     std::uint64_t attention_most = 0;
 };
 
-struct FinalParameter {
-    std::string path;
-    std::string name;
-    std::vector<double> values;
-};
-
 /// What a run leaves behind; rank 0 writes it.
 struct Results {
     Results() = default;
@@ -45,8 +39,6 @@ struct Results {
     std::size_t timed_steps = 0;             // the last ones, where they follow a schedule
     shardkit::schedule::MeasuredStep timed;  // one of them, the mean over them and the ranks
     Collectives collectives;                 // of the last step, the mean over the ranks, as the plan has it
-    std::vector<FinalParameter> parameters;  // where asked for
-    std::string replayed;                    // what --replay prints; empty: steps were trained
     std::string sample;
     std::string trace;                      // of the last step, where asked for and a schedule was followed
     program::ResidentMemory before, after;  // the training, of this process

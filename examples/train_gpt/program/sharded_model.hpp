@@ -70,16 +70,6 @@ class ShardedModel {
 
     bool tied() const noexcept { return logits.empty(); }
     auto groups() { return sk::Model{embedding, blocks, head, logits, routers, experts}; }
-    /// f(layer) for each of them in that order, with its type.
-    template <class F>
-    void for_each_layer(const F& f) {
-        f(embedding);
-        for (auto& block : blocks) { f(block); }
-        f(head);
-        for (auto& untied : logits) { f(untied); }
-        for (auto& router : routers) { f(router); }
-        for (auto& stack : experts) { f(stack); }
-    }
 };
 
 }  // namespace train_gpt

@@ -65,14 +65,6 @@ bool is_there(const fs::path& path) {
 
 using Strings = std::map<std::string, std::string>;
 
-/// What the step in `folder` was saved with; the rest of it is checked when it is loaded.
-std::pair<std::size_t, Strings> saved_with(const std::string& folder) {
-    try {
-        const sk::checkpoint::Info info = sk::checkpoint::info(folder);
-        return {info.step, Strings(info.strings.begin(), info.strings.end())};
-    } catch (const sk::FileError& error) { throw InputError("--resume '", folder, "': ", error.what()); }
-}
-
 void require_same(const std::string& folder, const Strings& saved, const Identity& identity) {
     for (const auto& [flag, value] : identity) {
         const auto at = saved.find(flag);
@@ -107,17 +99,22 @@ void resume(const Options& options, const Identity& identity, Start& start) {
         folder = found->path;
         for (const std::string& skipped : found->skipped) { start.notes += "resume: passed over " + skipped + "\n"; }
     }
-    const auto [step, saved] = saved_with(folder);
+    // The rest of what is there is checked when it is loaded.
+    sk::checkpoint::Info info;
+    try {
+        info = sk::checkpoint::info(folder);
+    } catch (const sk::FileError& error) { throw InputError("--resume '", folder, "': ", error.what()); }
+    const Strings saved(info.strings.begin(), info.strings.end());
     require_same(folder, saved, identity);
-    if (step > options.steps) {
-        throw InputError("--resume '", folder, "': saved after step ", step, ", this run has --steps ", options.steps,
-                         ": expected at least as many");
+    if (info.step > options.steps) {
+        throw InputError("--resume '", folder, "': saved after step ", info.step, ", this run has --steps ",
+                         options.steps, ": expected at least as many");
     }
     const auto names = saved.find(std::string(names_key));
     start.names = names != saved.end() && names->second == name_kinds[1] ? NameKind::gpt2 : NameKind::shardkit;
     start.folder = folder;
-    start.first_step = step;
-    start.notes += "resume: '" + folder + "', after step " + std::to_string(step) + " of " +
+    start.first_step = info.step;
+    start.notes += "resume: '" + folder + "', after step " + std::to_string(info.step) + " of " +
                    std::to_string(options.steps) + "\n";
     if (!options.init.empty()) { start.notes += "resume: the values of --init were the first step's\n"; }
 }

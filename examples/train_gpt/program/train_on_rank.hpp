@@ -23,14 +23,9 @@ void train_on_rank(sk::Rank& rank, const Job& job, Results& results) {
         rank, job, reports ? &results : nullptr, &counted,
         [](const auto& groups, const Options& options) { return make_optimizer(groups, options); });
     const bool completed = steps.run([](auto& trainer) { trainer.step(); });
-    if (completed && reports && job.trained) { job.trained(); }
     if (job.options.sample > 0 && completed) {
         std::string text = steps.trainer().sample(job.options.sample);
         if (reports) { results.sample = std::move(text); }
-    }
-    if (job.keep_parameters == KeepParameters::yes) {
-        auto parameters = steps.trainer().parameters();
-        if (reports) { results.parameters = std::move(parameters); }
     }
 }
 

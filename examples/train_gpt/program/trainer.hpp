@@ -26,10 +26,10 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
 #include <shardkit/step/slices.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 #include <shardkit/verbs/barrier.hpp>
-#include <shardkit/verify/hash_values.hpp>
 #include <shardkit/verify/verify_replicas.hpp>
 
 #include "../model/convert.hpp"
@@ -38,10 +38,10 @@
 #include "data_order.hpp"
 #include "engine_links.hpp"
 #include "forward_backward.hpp"
+#include "hashes.hpp"
 #include "job.hpp"
 #include "sample.hpp"
 #include "sharded_model.hpp"
-#include "slice_hashes.hpp"
 #include "tokens_ahead.hpp"
 #include "workspace.hpp"
 
@@ -77,11 +77,7 @@ class Trainer {
           ahead_(rank, options_),
           losses_(work_.losses().size()),
           sums_(work_.sums().size()) {
-        if (options_.slices > 0 && (options_.replay || !options_.hashes.empty())) {
-            std::vector<std::string> paths;
-            groups_.for_each([&](const auto& group) { paths.push_back(group.path()); });
-            slice_hashes_.emplace(std::move(paths));
-        }
+        if (options_.slices > 0 && !options_.hashes.empty()) { slice_hashes_.emplace(groups_, options_.slices); }
         if (!job.start.folder.empty()) {
             sk::checkpoint::State state{groups_, *optimizer_};
             sk::checkpoint::load(rank, job.start.folder, state,
@@ -109,11 +105,18 @@ class Trainer {
             if (slice_hashes_) { slice_hashes_->begin_slice(sk::slice_of(groups_, m)); }
             pass(accumulation, m);
         }
-        const sk::StepOptions how{.divisor = divisor(),
-                                  .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited};
-        const auto norm = options_.hashes.empty() || releases ? optimizer_->step(std::move(accumulation), how)
-                                                              : hashed_step(std::move(accumulation), how);
-        if (!releases) { norm_ = norm; }
+        const double max_norm = options_.clip > 0 ? options_.clip : sk::unlimited;
+        if (releases || options_.hashes.empty()) {
+            const auto norm = optimizer_->step(std::move(accumulation), {.divisor = divisor(), .max_norm = max_norm});
+            if (!releases) { norm_ = norm; }
+            return;
+        }
+        sk::Reduced reduced = sk::reduce(std::move(accumulation), divisor());
+        const sk::TrafficLog before = rank_.traffic();  // without that of the hashes
+        gradient_hashes_ = sk::hash_values(reduced);
+        rank_.traffic() = before;
+        norm_ = sk::global_norm(reduced);
+        optimizer_->step(std::move(reduced), sk::clip(*norm_, max_norm));
     }
     /// Keeps the losses of the step that was given last, as those of step `number`.
     void keep_losses(std::size_t number) const {
@@ -152,26 +155,15 @@ class Trainer {
     /// The last step's, before clipping; none with --release on. Waits for the device.
     std::optional<double> grad_norm() const { return norm_ ? std::optional(norm_->value()) : std::nullopt; }
 
-    /// The last step's, of a run with --hashes; none with --release on, where they are never all in memory.
-    const std::vector<sk::ValuesHash>& gradient_hashes() const noexcept { return gradient_hashes_; }
-    /// Those of the last step's slices, before they are added: see SliceHashes::gather. Collective over the world.
-    std::vector<std::vector<sk::ValuesHash>> slice_hashes() const {
-        return slice_hashes_ ? slice_hashes_->gather(rank_) : std::vector<std::vector<sk::ValuesHash>>{};
+    /// The lines of --hashes for what is in memory after so many steps, and for the last one's gradients, in the
+    /// order in which one makes the other; with --release on gradients are never all in memory. Collective over the
+    /// world.
+    std::string hashes(std::size_t steps) {
+        std::string lines = slice_hashes_ ? slice_hashes_->lines(rank_, steps) : std::string();
+        lines += hash_lines(steps, "gradients", gradient_hashes_);
+        lines += hash_lines(steps, "states", sk::hash_values(*optimizer_));
+        return lines + hash_lines(steps, "parameters", sk::hash_values(groups_));
     }
-    /// Computes one slice of step `number` alone, and drops its gradients, of which slice_hashes are left.
-    /// @returns its loss, the mean over its tokens
-    double replay(std::size_t number, std::size_t slice) {
-        fill(number, slice * options_.microbatch_sequences(0), 0, work_.tokens(0));
-        sk::Accumulation accumulation{groups_, options_.microbatches};
-        slice_hashes_->begin_step();
-        slice_hashes_->begin_slice(slice);
-        pass(accumulation, 0);
-        return rank_.read(work_.losses().data()) * static_cast<double>(options_.slices) /
-               static_cast<double>(options_.tokens_per_step());
-    }
-    /// Those of now. Collective over the world.
-    std::vector<sk::ValuesHash> state_hashes() { return sk::hash_values(*optimizer_); }
-    std::vector<sk::ValuesHash> parameter_hashes() { return sk::hash_values(groups_); }
     /// Compares what several ranks hold. Collective over the world. @throws sk::ReplicaError, on every rank
     void verify() { sk::verify_replicas(groups_, *optimizer_); }
 
@@ -211,19 +203,7 @@ class Trainer {
             train_gpt::sample(rank_, model_, work_.pass(), options_.model, split_, begin, count, options_.seed));
     }
 
-    /// Every parameter in full, as double; on rank 0 only, though every rank takes part.
-    std::vector<FinalParameter> parameters() {
-        std::vector<FinalParameter> all;
-        model_.for_each_layer([&](auto& layer) {
-            layer.for_each_parameter([&](const sk::PlacedParameter& parameter, std::size_t number) {
-                std::vector<double> values(rank_.rank() == 0 ? parameter.shape.numel() : 0);
-                layer.read_full_on(0, number, std::span<double>(values));
-                if (rank_.rank() != 0) { return; }
-                all.push_back({layer.path(), std::string(parameter.name), std::move(values)});
-            });
-        });
-        return all;
-    }
+    const sk::Model& model() const noexcept { return groups_; }
 
   private:
     /// Losses of tokens are divided by their number, and a router's by that of the passes that have one.
@@ -256,17 +236,6 @@ class Trainer {
     std::span<double> kept(std::span<double> losses, std::size_t number) const {
         return losses.subspan((1 + number % options_.every) * options_.microbatches, options_.microbatches);
     }
-    /// What the optimizer's step does, and the hashes of the gradients that it takes, which no traffic is counted
-    /// for.
-    sk::GlobalNorm hashed_step(sk::Accumulation&& accumulation, const sk::StepOptions& how) {
-        sk::Reduced reduced = sk::reduce(std::move(accumulation), how.divisor);
-        const sk::TrafficLog before = rank_.traffic();
-        gradient_hashes_ = sk::hash_values(reduced);
-        rank_.traffic() = before;
-        const sk::GlobalNorm norm = sk::global_norm(reduced);
-        optimizer_->step(std::move(reduced), sk::clip(norm, how.max_norm));
-        return norm;
-    }
     /// Gives a new run's model its first values, those of --init or random ones, and lets its steps follow their
     /// schedule: before the optimizer takes memory,
     /// because the buffers that windows share without a schedule are given back for it.
@@ -291,7 +260,7 @@ class Trainer {
     sk::Communicator data_ranks_;
     DataOrder data_;
     ShardedModel<T, Place> model_;
-    decltype(model_.groups()) groups_;
+    sk::Model groups_;
     std::optional<sk::schedule::Following> following_;
     std::unique_ptr<sk::Optimizer> optimizer_;
     EngineLinks<typename OfRank::OfPass::S> links_;
