@@ -30,6 +30,12 @@ class InputError : public std::invalid_argument {
     }
 };
 
+/// @throws InputError of the pieces unless `holds`
+template <class... Pieces>
+void require(bool holds, const Pieces&... pieces) {
+    if (!holds) { throw InputError(pieces...); }
+}
+
 /// "--flag 'given': expected ..."
 template <class... Pieces>
 InputError bad_flag(const std::string& flag, const std::string& given, const Pieces&... expected) {

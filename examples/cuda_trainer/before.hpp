@@ -62,7 +62,7 @@ struct AdamW {
 inline std::vector<double> train(const Options& options, const std::vector<Token>& text, Job& job,
                                  const Report& report) {
     const auto refuse = [](bool given, const char* flag) {
-        if (given) { throw InputError(flag, ": this trainer has none, the one after it has"); }
+        program::require(!given, flag, ": this trainer has none, the one after it has");
     };
     refuse(options.policy.kind != program::PolicyKind::no_shard, "--policy");
     refuse(options.clip > 0, "--clip");

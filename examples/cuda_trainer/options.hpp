@@ -85,11 +85,9 @@ inline std::optional<Options> parse(int count, const char* const* words, std::si
     flags.add("--seed", "N", "1: decides the first parameters and the order of the text", into_count(o.seed, 0));
     flags.add("--every", "N", "20: steps between two lines of output", into_count(o.every, 1, many));
     if (!flags.parse(count, words, help)) { return std::nullopt; }
-    if (o.text.empty()) { throw InputError("--text FILE is missing: expected a file to learn"); }
-    if (o.batch % (ranks * o.microbatches) != 0) {
-        throw InputError("--batch ", o.batch, ": expected a multiple of ", ranks, " ranks x ", o.microbatches,
-                         " microbatches");
-    }
+    program::require(!o.text.empty(), "--text FILE is missing: expected a file to learn");
+    program::require(o.batch % (ranks * o.microbatches) == 0, "--batch ", o.batch, ": expected a multiple of ", ranks,
+                     " ranks x ", o.microbatches, " microbatches");
     o.policy.require_fits("--policy", ranks);
     try {
         train_gpt::validate(o.model, o.pass(ranks).batch);

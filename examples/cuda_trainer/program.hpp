@@ -22,10 +22,8 @@ namespace cuda_trainer {
 /// @throws InputError when it cannot be read, or is too short for one sequence
 inline std::vector<Token> read_text(const Options& options) {
     const std::string text = program::bytes_of(program::open_file("--text", options.text));
-    if (text.size() <= options.model.sequence) {
-        throw InputError("--text ", options.text, ": it has ", text.size(), " bytes, expected at least ",
-                         options.model.sequence + 1, ", one more than --sequence");
-    }
+    program::require(text.size() > options.model.sequence, "--text ", options.text, ": it has ", text.size(),
+                     " bytes, expected at least ", options.model.sequence + 1, ", one more than --sequence");
     const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
     return {bytes, bytes + text.size()};
 }

@@ -211,7 +211,6 @@ TEST_SUITE("gpt.command_line") {
              {"--experts 4", "--sequence-parallel on", "expected off"}},
             {"--names gpt2", {"--names alone", "expected --save or --init as well"}},
             {"--init a --names llama", {"'llama'", "shardkit or gpt2"}},
-            {"--plot curve.gif", {"'curve.gif'", ".png or .svg"}},
         };
         for (const auto& each : cases) {
             const std::string& line = each.first;

@@ -140,6 +140,8 @@ def check_pictures(folder):
         points = points_of_longest_line(svg)
         expect(points == steps, f"a curve of {steps} points: {points}")
         expect("train_gpt full_shard on 2x1x1" in svg and "step" in svg, "title and axes")
+    done = run(folder, "--steps", "5", "--plot", "curve.gif")
+    expect(done.returncode == 2 and b"--plot 'curve.gif': expected a file name that ends in .png or .svg" in done.stderr, "no other picture", done)
     done = run(folder, "--steps", "5", "--plot", "curve.png")
     png = (folder / "curve.png").read_bytes()
     expect(done.returncode == 0 and png[:8] == b"\x89PNG\r\n\x1a\n" and png[-8:-4] == b"IEND", "a whole png", done)

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using program::InputError, program::into, program::into_count, program::into_name;
+using program::InputError, program::into, program::into_count, program::into_name, program::require;
 using Word = const std::string&;
 
 /// Each is read in this order: what one says of another's default stands before it.
@@ -40,7 +40,8 @@ void add_flags(program::Flags& flags, Options& o) {
               [&o](Word flag, Word given) { o.mesh = program::parse_mesh(flag, given); });
     flags.add("--policy", "NAME", std::string(program::policy_words) + " [full_shard]",
               into(o.policy, program::parse_policy));
-    flags.add("--steps", "N", "training steps in all, those before --resume included [400]", into_count(o.steps, 1));
+    flags.add("--steps", "N", "training steps in all, those before --resume included [400]",
+              into_count(o.steps, 1, 1'000'000'000));
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]", into_count(o.batch, 1));
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]",
               into_count(o.microbatches, 1));
@@ -151,7 +152,7 @@ void add_flags(program::Flags& flags, Options& o) {
               "compare what several ranks hold after every N steps, and end with what differs; 0 for never [0]",
               into_count(o.verify_every, 0));
     flags.add("--sample", "N", "generate N bytes, or tokens of --encoding, after training [0]",
-              into_count(o.sample, 0));
+              into_count(o.sample, 0, 1'000'000'000));
     flags.add("--deadline", "SECONDS",
               "end the run when a rank waits for so long for others in a call, and name those; warn after half of it "
               "[threads: never; mpi: 600]",
@@ -167,9 +168,8 @@ void add_flags(program::Flags& flags, Options& o) {
             o.record = program::parse_file(flag, given);
             std::error_code unknown;
             const fs::path folder = fs::path(o.record).parent_path();
-            if (!folder.empty() && !fs::is_directory(folder, unknown)) {
-                throw InputError("--record '", o.record, "': expected a folder that exists before the prefix");
-            }
+            require(folder.empty() || fs::is_directory(folder, unknown), "--record '", o.record,
+                    "': expected a folder that exists before the prefix");
         });
     flags.add("--slow", "RANK:SECONDS", "let a rank sleep so long before each step, to see what is told of it",
               [&o](Word flag, Word given) {
@@ -202,17 +202,12 @@ void add_flags(program::Flags& flags, Options& o) {
 
 /// Refuses slices that the ranks or the batch cannot have.
 void validate_slices(const Options& o) {
-    const std::string given = "--slices " + std::to_string(o.slices);
-    if (!std::has_single_bit(o.slices)) { throw InputError(given, ": expected a power of two"); }
-    if (!std::has_single_bit(o.mesh.dp) || o.slices % o.mesh.dp != 0) {
-        throw InputError(given, " with --mesh ", o.mesh.describe(),
-                         ": expected data-parallel ranks that are a power of two and divide them");
-    }
-    if (o.mesh.cp != 1) {
-        throw InputError(given, " with --mesh ", o.mesh.describe(),
-                         ": expected cp = 1, as ranks of cp add parts of one slice");
-    }
-    if (o.batch % o.slices != 0) { throw InputError("--batch ", o.batch, ": expected a multiple of ", given); }
+    const std::string given = "--slices " + std::to_string(o.slices), on = " with --mesh " + o.mesh.describe();
+    require(std::has_single_bit(o.slices), given, ": expected a power of two");
+    require(std::has_single_bit(o.mesh.dp) && o.slices % o.mesh.dp == 0, given, on,
+            ": expected data-parallel ranks that are a power of two and divide them");
+    require(o.mesh.cp == 1, given, on, ": expected cp = 1, as ranks of cp add parts of one slice");
+    require(o.batch % o.slices == 0, "--batch ", o.batch, ": expected a multiple of ", given);
 }
 
 /// Refuses to write a result over a file that is read, whatever the paths are called.
@@ -223,16 +218,15 @@ void validate_files(const Options& o) {
                                            {"--encoding", o.encoding},
                                            {"--init", o.init}}) {
             std::error_code unknown;
-            if (!fs::equivalent(output, input, unknown)) { continue; }
-            throw InputError(flag, " '", output, "' would be written over ", other, " '", input,
-                             "': expected a file of its own");
+            require(!fs::equivalent(output, input, unknown), flag, " '", output, "' would be written over ", other,
+                    " '", input, "': expected a file of its own");
         }
     }
 }
 
 /// Refuses a flag that another one needs.
 void require_beside(const program::Flags& flags, const char* flag, const char* needed, bool is_given) {
-    if (flags.is_given(flag) && !is_given) { throw InputError(flag, " alone: expected ", needed, " as well"); }
+    require(!flags.is_given(flag) || is_given, flag, " alone: expected ", needed, " as well");
 }
 
 /// Refuses what the engine cannot follow.
@@ -242,9 +236,8 @@ void validate_engine(const program::Flags& flags, const Options& o) {
     for (const char* const flag : on_gpus ? Names{"--optimizer", "--states", "--master", "--hashes", "--verify-every",
                                                   "--sample", "--deadline", "--record"}
                                           : Names{"--graph", "--every"}) {
-        if (!flags.is_given(flag)) { continue; }
-        throw InputError(flag, " with --engine ", program::name_of(engine_names, o.engine), ": expected --engine ",
-                         on_gpus ? "threads or mpi" : "nccl");
+        require(!flags.is_given(flag), flag, " with --engine ", program::name_of(engine_names, o.engine),
+                ": expected --engine ", on_gpus ? "threads or mpi" : "nccl");
     }
 }
 
@@ -256,21 +249,16 @@ void complete(const program::Flags& flags, Options& o, std::size_t processes) {
     }
     o.every = std::min(o.every, o.steps);  // there is memory for the losses of so many
     if (o.slices > 0) {
-        if (flags.is_given("--microbatches")) {
-            throw InputError(
+        require(!flags.is_given("--microbatches"),
                 "--microbatches with --slices: expected one of them; a rank's microbatches are its slices");
-        }
         validate_slices(o);
         o.microbatches = o.slices / o.mesh.dp;
     }
-    if (!o.text.empty() && !o.tokens.empty()) { throw InputError("--text with --tokens: expected one of them"); }
-    if (!o.trace.empty() && o.schedule.kind == ScheduleChoice::Kind::none) {
-        throw InputError("--trace with --schedule none: expected prefetch",
-                         (o.engine == EngineKind::nccl ? "" : " or auto"));
-    }
-    if (!o.trace.empty() && o.graph) {
-        throw InputError("--trace with --graph on: expected off, as what a graph launches has no times");
-    }
+    require(o.text.empty() || o.tokens.empty(), "--text with --tokens: expected one of them");
+    require(o.trace.empty() || o.schedule.kind != ScheduleChoice::Kind::none,
+            "--trace with --schedule none: expected prefetch", o.engine == EngineKind::nccl ? "" : " or auto");
+    require(o.trace.empty() || !o.graph,
+            "--trace with --graph on: expected off, as what a graph launches has no times");
     require_beside(flags, "--top", "--experts", o.model.experts > 0);
     require_beside(flags, "--capacity", "--experts", o.model.experts > 0);
     require_beside(flags, "--save-every", "--save", !o.save.empty());
@@ -278,17 +266,14 @@ void complete(const program::Flags& flags, Options& o, std::size_t processes) {
     require_beside(flags, "--names", "--save or --init", !o.save.empty() || !o.init.empty());
     validate_files(o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
-    if (flags.is_given("--ranks-per-host") && o.engine != EngineKind::mpi && o.action == Options::Action::train) {
-        throw InputError("--ranks-per-host with --engine ", program::name_of(engine_names, o.engine),
-                         ", whose ranks are on one host: expected --engine mpi or --plan");
-    }
-    if (o.engine != EngineKind::threads && o.action == Options::Action::train && o.mesh.world() != processes) {
-        const bool of_mpi = o.engine == EngineKind::mpi;
-        throw InputError("--mesh ", o.mesh.describe(), " has ", o.mesh.world(), " ranks, but this job",
-                         (of_mpi ? " of --engine mpi has " : " has "), processes, " processes: expected ",
-                         (of_mpi ? "mpirun -n " + std::to_string(o.mesh.world()) + ", or " : std::string()),
-                         "--mesh ", processes, "x1x1");
-    }
+    const bool plans = o.action == Options::Action::plan, of_mpi = o.engine == EngineKind::mpi;
+    require(!flags.is_given("--ranks-per-host") || of_mpi || plans, "--ranks-per-host with --engine ",
+            program::name_of(engine_names, o.engine),
+            ", whose ranks are on one host: expected --engine mpi or --plan");
+    require(o.engine == EngineKind::threads || plans || o.mesh.world() == processes, "--mesh ", o.mesh.describe(),
+            " has ", o.mesh.world(), " ranks, but this job", of_mpi ? " of --engine mpi has " : " has ", processes,
+            " processes: expected ", of_mpi ? "mpirun -n " + std::to_string(o.mesh.world()) + ", or " : std::string(),
+            "--mesh ", processes, "x1x1");
     validate(o);
 }
 
@@ -298,56 +283,36 @@ void validate_split(const Options& o) {
         return " of --mesh " + o.mesh.describe() + ": expected a multiple of " + axis + " = " +
                std::to_string(extent);
     };
-    if (o.model.heads % o.mesh.tp != 0) {
-        throw InputError("--heads ", o.model.heads, by("tp", o.mesh.tp), ", which splits them");
-    }
-    if (o.model.rows_of_vocabulary() % o.mesh.tp != 0) {
-        throw InputError("--mesh ", o.mesh.describe(), ": expected a tp that divides the vocabulary of ",
-                         o.model.rows_of_vocabulary());
-    }
+    require(o.model.heads % o.mesh.tp == 0, "--heads ", o.model.heads, by("tp", o.mesh.tp), ", which splits them");
+    require(o.model.rows_of_vocabulary() % o.mesh.tp == 0, "--mesh ", o.mesh.describe(),
+            ": expected a tp that divides the vocabulary of ", o.model.rows_of_vocabulary());
     const Split split = o.split();
-    if (o.model.sequence % split.token_unit() != 0) {
-        const std::string tokens =
-            split.splits_tokens() ? "2 * cp and, with --sequence-parallel on, of cp * tp" : "2 * cp";
-        throw InputError("--sequence ", o.model.sequence, " with --mesh ", o.mesh.describe(),
-                         ": expected a multiple of ", split.token_unit(), ", of ", tokens);
-    }
+    require(o.model.sequence % split.token_unit() == 0, "--sequence ", o.model.sequence, " with --mesh ",
+            o.mesh.describe(), ": expected a multiple of ", split.token_unit(), ", of ",
+            split.splits_tokens() ? "2 * cp and, with --sequence-parallel on, of cp * tp" : "2 * cp");
 }
 
 /// What a layer of experts needs of the rest.
 void validate_experts(const Options& o) {
     const std::string experts = "--experts " + std::to_string(o.model.experts);
     const std::string ep = "--ep " + std::to_string(o.ep);
-    if (o.model.experts == 0) {
-        if (o.ep > 1) { throw InputError(ep, ": expected --experts, whose ranks it counts"); }
-        return;
-    }
-    if (o.model.top > o.model.experts) {
-        throw InputError("--top ", o.model.top, " of ", experts, ": expected at most as many");
-    }
-    if (o.model.experts % o.ep != 0) { throw InputError(experts, ": expected a multiple of ", ep); }
+    if (o.model.experts == 0) { return require(o.ep == 1, ep, ": expected --experts, whose ranks it counts"); }
     const std::string mesh = " with --mesh " + o.mesh.describe();
-    if (o.mesh.dp * o.mesh.cp % o.ep != 0 || (o.ep % o.mesh.cp != 0 && o.mesh.cp % o.ep != 0)) {
-        throw InputError(ep, mesh, ": expected a divisor of dp x cp that is a factor or a multiple of cp");
-    }
-    const std::string policy = " with --policy " + o.policy.text();
-    if (program::has_groups(o.policy.kind) && o.policy.group * o.mesh.cp % o.ep != 0) {
-        throw InputError(ep, mesh, policy, ": expected a divisor of a group's ", o.policy.group * o.mesh.cp,
-                         " data ranks");
-    }
-    if (o.slices > 0 && o.ep > 1 && o.dtype == Dtype::bf16) {
-        throw InputError("--slices ", o.slices, " with ", ep, " and --dtype bf16, whose ",
-                         "gradients would be rounded once for several ranks: expected fp32 or fp64");
-    }
-    if (o.split().splits_tokens()) {
-        throw InputError(experts, mesh, " and --sequence-parallel on: expected off, as each rank of tp ",
-                         "sends all of its tokens to its part of the experts");
-    }
-    if (o.graph && o.model.capacity == 0) {
-        throw InputError(experts, " and --graph on with --capacity 0: expected a capacity, as without one ",
-                         "the host reads in each pass how many rows each expert gets");
-    }
-    if (o.names != NameKind::shardkit) { throw InputError(experts, ": expected --names shardkit"); }
+    require(o.model.top <= o.model.experts, "--top ", o.model.top, " of ", experts, ": expected at most as many");
+    require(o.model.experts % o.ep == 0, experts, ": expected a multiple of ", ep);
+    require(o.mesh.dp * o.mesh.cp % o.ep == 0 && (o.ep % o.mesh.cp == 0 || o.mesh.cp % o.ep == 0), ep, mesh,
+            ": expected a divisor of dp x cp that is a factor or a multiple of cp");
+    require(!program::has_groups(o.policy.kind) || o.policy.group * o.mesh.cp % o.ep == 0, ep, mesh,
+            " with --policy ", o.policy.text(), ": expected a divisor of a group's ", o.policy.group * o.mesh.cp,
+            " data ranks");
+    require(o.slices == 0 || o.ep == 1 || o.dtype != Dtype::bf16, "--slices ", o.slices, " with ", ep,
+            " and --dtype bf16, whose gradients would be rounded once for several ranks: expected fp32 or fp64");
+    require(!o.split().splits_tokens(), experts, mesh,
+            " and --sequence-parallel on: expected off, as each rank of tp ",
+            "sends all of its tokens to its part of the experts");
+    require(!o.graph || o.model.capacity > 0, experts, " and --graph on with --capacity 0: expected a capacity, as ",
+            "without one the host reads in each pass how many rows each expert gets");
+    require(o.names == NameKind::shardkit, experts, ": expected --names shardkit");
 }
 
 }  // namespace
@@ -355,67 +320,44 @@ void validate_experts(const Options& o) {
 void validate(const Options& o) {
     const std::string mesh = o.mesh.describe();
     validate_experts(o);
-    if (o.states != shardkit::StateFormat::full && (o.dtype == Dtype::fp64 || o.optimizer != OptimizerKind::adamw)) {
-        throw InputError("--states ", program::name_of(state_names, o.states),
-                         ": expected --optimizer adamw, and --dtype fp32 or bf16");
-    }
-    if (o.master != shardkit::MasterWeights::kept && o.dtype != Dtype::bf16) {
-        throw InputError("--master ", program::name_of(master_names, o.master),
-                         ": expected --dtype bf16, which has masters");
-    }
-    if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
-        throw InputError("--mesh ", mesh,
-                         ": expected at most 1024 ranks as threads of one process; --plan takes any");
-    }
+    require(
+        o.states == shardkit::StateFormat::full || (o.dtype != Dtype::fp64 && o.optimizer == OptimizerKind::adamw),
+        "--states ", program::name_of(state_names, o.states),
+        ": expected --optimizer adamw, and --dtype fp32 or bf16");
+    require(o.master == shardkit::MasterWeights::kept || o.dtype == Dtype::bf16, "--master ",
+            program::name_of(master_names, o.master), ": expected --dtype bf16, which has masters");
+    require(o.engine != EngineKind::threads || o.action == Options::Action::plan || o.mesh.world() <= 1024, "--mesh ",
+            mesh, ": expected at most 1024 ranks as threads of one process; --plan takes any");
     o.policy.require_fits("--policy", o.mesh.dp, " of --mesh " + mesh);
-    if (o.mesh.dp > 0xffff'ffffU || o.mesh.tp > 0xffffU || o.mesh.cp > 0xffffU) {
-        throw program::bad_flag("--mesh", mesh, "at most 4294967295x65535x65535 ranks");
-    }
+    require(o.mesh.dp <= 0xffff'ffffU && o.mesh.tp <= 0xffffU && o.mesh.cp <= 0xffffU, "--mesh '", mesh,
+            "': expected at most 4294967295x65535x65535 ranks");
     const std::string batch = "--batch " + std::to_string(o.batch);
-    if (o.batch % o.mesh.dp != 0) {
-        throw InputError(batch, ": expected a multiple of the ", o.mesh.dp, " data-parallel ranks of --mesh ", mesh);
-    }
-    if (o.batch % o.microbatches != 0) {
-        throw InputError(batch, ": expected a multiple of --microbatches ", o.microbatches);
-    }
-    if (o.sequences_per_rank() < o.microbatches) {
-        throw InputError(batch, ": expected at least ", o.mesh.dp, " x ", o.microbatches,
-                         ", a sequence for each data-parallel rank and microbatch");
-    }
+    require(o.batch % o.mesh.dp == 0, batch, ": expected a multiple of the ", o.mesh.dp,
+            " data-parallel ranks of --mesh ", mesh);
+    require(o.batch % o.microbatches == 0, batch, ": expected a multiple of --microbatches ", o.microbatches);
+    require(o.sequences_per_rank() >= o.microbatches, batch, ": expected at least ", o.mesh.dp, " x ", o.microbatches,
+            ", a sequence for each data-parallel rank and microbatch");
     if (o.release == sk::GradientRelease::at_update) {
-        const auto refuse = [](const std::string& given, const char* expected) {
-            throw InputError("--release on with ", given, ": expected ", expected);
+        const auto only = [](bool holds, const std::string& given, const char* expected) {
+            require(holds, "--release on with ", given, ": expected ", expected);
         };
-        if (o.clip > 0) { refuse("--clip", "--clip 0, as a norm needs the gradients of all groups at once"); }
-        if (o.microbatches > 1) {
-            refuse("--microbatches " + std::to_string(o.microbatches),
-                   "1, as gradients stay in memory until the last one");
-        }
-        if (o.schedule.kind != ScheduleChoice::Kind::none) {
-            refuse("--schedule " + o.schedule.text(), "none, as a schedule has its updates at the end");
-        }
-        if (!o.schedule_out.empty()) { refuse("--schedule-out", "a step with its updates at the end"); }
+        only(o.clip == 0, "--clip", "--clip 0, as a norm needs the gradients of all groups at once");
+        only(o.microbatches == 1, "--microbatches " + std::to_string(o.microbatches),
+             "1, as gradients stay in memory until the last one");
+        only(o.schedule.kind == ScheduleChoice::Kind::none, "--schedule " + o.schedule.text(),
+             "none, as a schedule has its updates at the end");
+        only(o.schedule_out.empty(), "--schedule-out", "a step with its updates at the end");
     }
     validate_split(o);
-    constexpr std::size_t many = 1'000'000'000;
-    if (o.steps > many) { throw program::bad_flag("--steps", std::to_string(o.steps), "at most 1000000000"); }
-    if (o.sample > many) { throw program::bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }
-    if (o.sample > 0 && o.encoding.empty() && (o.model.vocabulary > bytes_vocabulary || !o.tokens.empty())) {
-        throw InputError(
+    require(o.sample == 0 || !o.encoding.empty() || (o.model.vocabulary <= bytes_vocabulary && o.tokens.empty()),
             "--sample with ",
-            (o.tokens.empty() ? "--vocabulary " + std::to_string(o.model.vocabulary) : std::string("--tokens")),
+            o.tokens.empty() ? "--vocabulary " + std::to_string(o.model.vocabulary) : std::string("--tokens"),
             ": expected --encoding, or a text and at most its 256 bytes, which can be printed");
-    }
     try {
         validate(o.model, o.pass_shape().batch);
         checked_product(o.batch, o.model.sequence, "--batch x --sequence");
     } catch (const std::invalid_argument& error) { throw InputError(error.what()); }
-    if (!o.plot.empty() && !o.plot.ends_with(".png") && !o.plot.ends_with(".svg")) {
-        throw program::bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
-    }
-    if (o.engine == EngineKind::nccl && o.dtype == Dtype::fp64) {
-        throw program::bad_flag("--dtype", std::string(program::name_of(dtype_names, o.dtype)), "fp32 or bf16");
-    }
+    require(o.engine != EngineKind::nccl || o.dtype != Dtype::fp64, "--dtype 'fp64': expected fp32 or bf16");
 }
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,

@@ -58,10 +58,9 @@ struct Characters {
             whole = whole && byte(at + i) >> 6U == 2;
             code = code << 6U | (byte(at + i) & 0x3fU);
         }
-        if (!whole || code < lowest[length] || code > 0x10ffff || code >> 11U == 0x1b) {
-            throw program::InputError(given, " has byte ", first, " at ", at,
-                                      ", where no character begins: expected UTF-8 with --encoding");
-        }
+        program::require(whole && code >= lowest[length] && code <= 0x10ffff && code >> 11U != 0x1b, given,
+                         " has byte ", first, " at ", at,
+                         ", where no character begins: expected UTF-8 with --encoding");
         return {length, kinds[code]};
     }
     /// The first byte behind characters of one kind, from `at` on.
@@ -140,7 +139,7 @@ Encoding::Encoding(std::istream& merges, const std::string& given) {
         merges_.emplace(std::uint32_t{first->second} << 16U | second->second, static_cast<Token>(bytes_of_.size()));
         add(name, bytes_of_[first->second] + bytes_of_[second->second]);
     }
-    if (merges_.empty()) { throw program::InputError(given, " is empty: expected lines of two tokens"); }
+    program::require(!merges_.empty(), given, " is empty: expected lines of two tokens");
     bytes_of_.emplace_back(end_of_text);
 }
 

@@ -167,9 +167,9 @@ Collectives collectives_of(const sk::planner::TrafficPlan& plan) {
 
 /// Refuses what needs more memory than --memory-limit.
 void require_memory(const Options& options, std::uint64_t needed) {
-    if (options.memory_limit == 0 || needed <= options.memory_limit) { return; }
-    throw program::InputError("--memory-limit ", options.memory_limit, ": with --schedule ", options.schedule.text(),
-                              " each rank needs at least ", needed, " bytes (", program::bytes_text(needed), ")");
+    program::require(options.memory_limit == 0 || needed <= options.memory_limit, "--memory-limit ",
+                     options.memory_limit, ": with --schedule ", options.schedule.text(),
+                     " each rank needs at least ", needed, " bytes (", program::bytes_text(needed), ")");
 }
 
 /// What Muon adds to the plan: its matrices lie in the blocks.

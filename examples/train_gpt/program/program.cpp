@@ -90,10 +90,9 @@ std::optional<Prepared> prepare(int count, const char* const* arguments, const P
     const bool on_hosts = options->engine != EngineKind::nccl;
     Prepared prepared{*options, on_hosts ? make_plan(*options) : plan_on_nccl(*options), {}, {}};
     const bool trains = options->action == Options::Action::train;
-    if (!options->trace.empty() && !prepared.plan.chosen.schedule) {
-        throw InputError("--trace: with --schedule ", options->schedule.text(), " this step has no schedule (",
-                         prepared.plan.chosen.why, "); expected --schedule prefetch");
-    }
+    require(options->trace.empty() || prepared.plan.chosen.schedule, "--trace: with --schedule ",
+            options->schedule.text(), " this step has no schedule (", prepared.plan.chosen.why,
+            "); expected --schedule prefetch");
     if (trains && on_hosts) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     prepared.inputs = read_inputs(*options);
     if (processes.reports() && !options->plot.empty()) { require_plotter(options->plot); }

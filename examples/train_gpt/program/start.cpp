@@ -68,14 +68,10 @@ using Strings = std::map<std::string, std::string>;
 void require_same(const std::string& folder, const Strings& saved, const Identity& identity) {
     for (const auto& [flag, value] : identity) {
         const auto at = saved.find(flag);
-        if (at == saved.end()) {
-            throw InputError("--resume '", folder, "': saved without a word on ", flag,
-                             ": expected a step that train_gpt has saved");
-        }
-        if (at->second != value) {
-            throw InputError("--resume '", folder, "': saved by a run with ", flag, " ", at->second,
-                             ", this one has ", flag, " ", value, ": expected the same");
-        }
+        program::require(at != saved.end(), "--resume '", folder, "': saved without a word on ", flag,
+                         ": expected a step that train_gpt has saved");
+        program::require(at->second == value, "--resume '", folder, "': saved by a run with ", flag, " ", at->second,
+                         ", this one has ", flag, " ", value, ": expected the same");
     }
 }
 
@@ -106,10 +102,8 @@ void resume(const Options& options, const Identity& identity, Start& start) {
     } catch (const sk::FileError& error) { throw InputError("--resume '", folder, "': ", error.what()); }
     const Strings saved(info.strings.begin(), info.strings.end());
     require_same(folder, saved, identity);
-    if (info.step > options.steps) {
-        throw InputError("--resume '", folder, "': saved after step ", info.step, ", this run has --steps ",
-                         options.steps, ": expected at least as many");
-    }
+    program::require(info.step <= options.steps, "--resume '", folder, "': saved after step ", info.step,
+                     ", this run has --steps ", options.steps, ": expected at least as many");
     const auto names = saved.find(std::string(names_key));
     start.names = names != saved.end() && names->second == name_kinds[1] ? NameKind::gpt2 : NameKind::shardkit;
     start.folder = folder;
@@ -124,7 +118,7 @@ void require_same_model(const Options& options) {
     const fs::path path = fs::path(options.init).parent_path() / "config.json";
     if (!fs::is_regular_file(path)) { return; }
     const auto config = nlohmann::json::parse(std::ifstream(path), nullptr, false);
-    if (!config.is_object()) { throw InputError("--init: '", path.string(), "' is no JSON object"); }
+    program::require(config.is_object(), "--init: '", path.string(), "' is no JSON object");
     const auto require = [&](const char* key, const nlohmann::json& expected, const std::string& ours) {
         const auto at = config.find(key);
         if (at == config.end() || *at == expected) { return; }
@@ -147,15 +141,12 @@ bool is_buffer(std::string_view name) {
 
 /// That the head's matrix in the file is the token embedding.
 void require_tied(const sk::safetensors::File& file, const std::string& embedding) {
-    if (file.read<double>(gpt2_head) != file.read<double>(embedding)) {
-        throw InputError("--init '", file.path(), "': '", gpt2_head, "' has other values than '", embedding,
-                         "': expected --head untied");
-    }
+    program::require(file.read<double>(gpt2_head) == file.read<double>(embedding), "--init '", file.path(), "': '",
+                     gpt2_head, "' has other values than '", embedding, "': expected --head untied");
 }
 
 void require_none(const std::string& what, const std::vector<std::string>& names, const Options& options) {
-    if (names.empty()) { return; }
-    throw InputError("--init '", options.init, "' ", what, " ", sk::safetensors::listed(names),
+    program::require(names.empty(), "--init '", options.init, "' ", what, " ", sk::safetensors::listed(names),
                      ": expected GPT-2's names with --layers ", options.model.layers, " and --head ",
                      program::name_of(head_names, options.model.head));
 }

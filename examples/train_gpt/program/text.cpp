@@ -43,17 +43,15 @@ std::vector<Token> tokens_of(const std::string& path) {
     std::array<std::uint32_t, 256> header{};
     if (!read(header)) { throw program::bad_flag("--tokens", path, "a header of 1024 bytes, as llm.c writes it"); }
     const auto require = [&](const char* what, std::uint32_t given, std::uint32_t expected) {
-        if (given == expected) { return; }
-        throw program::InputError("--tokens '", path, "' has ", what, " ", given, ": expected ", expected,
-                                  ", as llm.c writes it for GPT-2");
+        program::require(given == expected, "--tokens '", path, "' has ", what, " ", given, ": expected ", expected,
+                         ", as llm.c writes it for GPT-2");
     };
     require("the mark", header[0], 20'240'520);
     require("version", header[1], 1);
     const std::uint64_t bytes = sizeof header + std::uint64_t{header[2]} * sizeof(Token);
-    if (const std::uint64_t found = fs::file_size(path); found != bytes) {
-        throw program::InputError("--tokens '", path, "' has ", found, " bytes: expected ", bytes, " for the ",
-                                  header[2], " tokens that its header counts");
-    }
+    const std::uint64_t found = fs::file_size(path);
+    program::require(found == bytes, "--tokens '", path, "' has ", found, " bytes: expected ", bytes, " for the ",
+                     header[2], " tokens that its header counts");
     std::vector<Token> tokens(header[2]);
     if (!read(tokens)) { throw program::bad_flag("--tokens", path, "a file that can be read to its end"); }
     return tokens;
@@ -67,10 +65,9 @@ Text read_text(const Options& options) {
         std::ifstream merges = program::open_file("--encoding", options.encoding);
         const std::string given = "--encoding '" + options.encoding + "'";
         text.encoding = Encoding(merges, given);
-        if (const std::size_t size = text.encoding.size(); size != options.model.vocabulary) {
-            throw program::InputError(given, " has ", size, " tokens: expected --vocabulary ", size, ", not ",
-                                      options.model.vocabulary);
-        }
+        const std::size_t size = text.encoding.size();
+        program::require(size == options.model.vocabulary, given, " has ", size, " tokens: expected --vocabulary ",
+                         size, ", not ", options.model.vocabulary);
     }
     std::string given = options.tokens.empty() ? "--text" : "--tokens";
     std::string bytes;
@@ -82,10 +79,8 @@ Text read_text(const Options& options) {
         text.source = options.text;
     } else {
         const auto files = repository_files(TRAIN_GPT_REPOSITORY);
-        if (files.empty()) {
-            throw program::InputError("no --text given, and the repository's headers are no longer in '",
-                                      TRAIN_GPT_REPOSITORY, "': expected --text FILE");
-        }
+        program::require(!files.empty(), "no --text given, and the repository's headers are no longer in '",
+                         TRAIN_GPT_REPOSITORY, "': expected --text FILE");
         for (const auto& path : files) { bytes += program::bytes_of(std::ifstream(path, std::ios::binary)); }
         text.source = std::to_string(files.size()) + " headers and pages of this repository";
     }
@@ -93,10 +88,8 @@ Text read_text(const Options& options) {
     if (options.tokens.empty()) { text.tokens = text.encoding.encode(bytes, given); }
     given += " has ";
     const ModelConfig& model = options.model;
-    if (text.tokens.size() < model.sequence + 1) {
-        throw program::InputError(given, text.tokens.size(), " ", options.unit(), ": expected at least ",
-                                  model.sequence + 1, ", one more than --sequence");
-    }
+    program::require(text.tokens.size() > model.sequence, given, text.tokens.size(), " ", options.unit(),
+                     ": expected at least ", model.sequence + 1, ", one more than --sequence");
     const auto beyond =
         std::find_if(text.tokens.begin(), text.tokens.end(), [&](Token token) { return token >= model.vocabulary; });
     if (beyond != text.tokens.end()) {
