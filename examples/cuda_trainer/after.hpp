@@ -66,17 +66,14 @@ struct ShardedModel {
     std::vector<sk::Sharded<BlockGroup<float>, sk::DynamicPolicy>> blocks;
     sk::Sharded<HeadParams, sk::DynamicPolicy> head;
 
-    ShardedModel(sk::Rank& rank, const ModelConfig& config, const sk::DynamicPolicy& policy, sk::Offload offload)
-        : embedding(rank, "embedding", embedding_shapes<float>(config), {.policy = policy, .offload = offload}),
+    ShardedModel(sk::Rank& rank, const ModelConfig& config, const sk::DynamicPolicy& policy)
+        : embedding(rank, "embedding", embedding_shapes<float>(config), {.policy = policy}),
           head(rank, "head",
                {sk::shape<NormWeight<float>>(config.width), sk::shape<NormBias<float>>(config.width),
                 sk::shape<LogitsWeight<float>>(config.vocabulary, config.width)},
-               {.policy = policy, .offload = offload}) {
+               {.policy = policy}) {
         for (std::size_t l = 0; l < config.layers; ++l) {
-            blocks.push_back({rank,
-                              "blocks." + std::to_string(l),
-                              block_shapes<float>(config),
-                              {.policy = policy, .offload = offload}});
+            blocks.push_back({rank, "blocks." + std::to_string(l), block_shapes<float>(config), {.policy = policy}});
         }
     }
 };
@@ -120,7 +117,7 @@ inline std::vector<double> train(const Options& options, const std::vector<Token
     // communicators.
     const AbortOnError guard(world, job);
     auto rank = sk::nccl::make_rank(Mesh(job.ranks), world);
-    ShardedModel parts(rank, config, policy, options.offload);
+    ShardedModel parts(rank, config, policy);
     sk::Model model{parts.embedding, parts.blocks, parts.head};
     model.initialize(Initialiser(options.seed, config));
     sk::AdamW optimizer{model, {.learning_rate = options.learning_rate}};

@@ -67,7 +67,6 @@ inline std::vector<double> train(const Options& options, const std::vector<Token
     refuse(options.policy.kind != program::PolicyKind::no_shard, "--policy");
     refuse(options.clip > 0, "--clip");
     refuse(options.schedule, "--schedule");
-    refuse(options.offload != shardkit::Offload::none, "--offload");
     refuse(options.graph, "--graph");
     const train_gpt::ModelConfig& config = options.model;
     const train_gpt::BatchShape batch = options.pass(job.ranks);

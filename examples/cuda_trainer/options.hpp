@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
-
-#include <shardkit/policy/sharded_options.hpp>
 
 #include "../common/input_error.hpp"
 #include "../common/policy_choice.hpp"
@@ -21,8 +17,6 @@ namespace cuda_trainer {
 
 using program::InputError;
 using train_gpt::Token;
-
-inline constexpr std::array<std::string_view, 3> offload_names{"none", "states", "update"};  // in Offload's order
 
 struct Options {
     train_gpt::ModelConfig model{.head = train_gpt::HeadKind::untied};
@@ -37,7 +31,6 @@ struct Options {
     program::PolicyChoice policy{program::PolicyKind::no_shard};
     bool schedule = false;  ///< all steps but the first follow the first one's schedule
     bool graph = false;     ///< all steps but the first are launches of one CUDA graph
-    shardkit::Offload offload = shardkit::Offload::none;
 
     /// Of one rank.
     train_gpt::BatchShape pass(std::size_t ranks) const { return {batch / (ranks * microbatches), model.sequence}; }
@@ -79,9 +72,6 @@ inline std::optional<Options> parse(int count, const char* const* words, std::si
               into_name(o.schedule, program::switch_names));
     flags.add("--graph", "on|off", "off: on makes all steps but the first launches of one CUDA graph",
               into_name(o.graph, program::switch_names));
-    flags.add("--offload", "NAME",
-              "none; states lie in pinned host memory with states, and are updated there with update",
-              into_name(o.offload, offload_names));
     flags.add("--seed", "N", "1: decides the first parameters and the order of the text", into_count(o.seed, 0));
     flags.add("--every", "N", "20: steps between two lines of output", into_count(o.every, 1, many));
     if (!flags.parse(count, words, help)) { return std::nullopt; }

@@ -7,6 +7,7 @@ states, then parameters, as each is made of the one before. What one file alone 
 with --release on, which never has all of them. Exit status: 0 where all hashes are equal, 1 where one differs, 2 for files
 that cannot be compared.
 """
+import argparse
 import sys
 
 BEGIN = "step\tof\tgroup\tkind\thash"
@@ -58,13 +59,11 @@ def compare(first, second, names):
 
 
 def main():
-    if sys.argv[1:] in (["-h"], ["--help"]):
-        print(__doc__.strip())
-        return 0
-    if len(sys.argv) != 3:
-        print("usage: compare_hashes.py FIRST SECOND", file=sys.stderr)
-        return 2
-    lines, equal = compare(read(sys.argv[1]), read(sys.argv[2]), sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("FIRST", "SECOND"):
+        parser.add_argument(name)
+    names = list(vars(parser.parse_args()).values())
+    lines, equal = compare(*map(read, names), names)
     print("\n".join(lines))
     return 0 if equal else 1
 

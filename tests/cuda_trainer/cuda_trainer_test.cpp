@@ -114,33 +114,6 @@ TEST_CASE("cuda_trainer: communication may run as early or as late as its stream
     }
 }
 
-TEST_CASE("cuda_trainer: offloaded states and updates give the losses of those on the device, to the last bit") {
-    Options options = small_options();
-    options.clip = 0.5;
-    options.microbatches = 2;
-    for (const std::string& policy : {std::string("no_shard"), std::string("full_shard")}) {
-        options.policy = chosen(policy, 2);
-        options.offload = shardkit::Offload::none;
-        restart();
-        const Run whole = run(2, options, sharded());
-        for (const auto offload : {shardkit::Offload::states, shardkit::Offload::update}) {
-            for (const standin::Pace pace : paces) {
-                for (const bool graph : {false, true}) {
-                    CAPTURE(policy);
-                    CAPTURE(offload);
-                    CAPTURE(graph);
-                    options.offload = offload;
-                    options.graph = graph;
-                    restart(pace);
-                    CHECK(run(2, options, sharded()).all() == whole.all());
-                    check_clean();
-                }
-            }
-        }
-        options.graph = false;
-    }
-}
-
 TEST_CASE("cuda_trainer: launches of a captured step give the losses of plain steps, to the last bit") {
     for (const standin::Pace pace : paces) {
         for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {

@@ -89,7 +89,6 @@ TEST_CASE("cuda_trainer: bad input is named, with what was expected") {
     CHECK(contains(refusal({"--steps", "0"}), "--steps '0': expected a whole number from 1"));
     CHECK(contains(refusal({"--lr", "-1"}), "--lr '-1': expected a finite number of at least 0"));
     CHECK(contains(refusal({"--graph", "maybe"}), "--graph 'maybe': expected off or on"));
-    CHECK(contains(refusal({"--offload", "disk"}), "--offload 'disk': expected none, states or update"));
     CHECK(contains(refusal({"--policy", "zero3"}), "--policy 'zero3': expected no_shard,"));
     CHECK(contains(refusal({"--text", text, "--heads", "3"}), "--heads 3: expected a divisor of --width 128"));
     CHECK(contains(refusal({"--text", text, "--sequence", "1000000"}), " bytes, expected at least 1000001"));
@@ -97,11 +96,8 @@ TEST_CASE("cuda_trainer: bad input is named, with what was expected") {
                    "--policy 'hybrid_shard:2': expected a group that divides the 1 data-parallel ranks"));
     CHECK(contains(refusal({"--text", text, "--batch", "10", "--microbatches", "4"}),
                    "--batch 10: expected a multiple of 1 ranks x 4 microbatches"));
-    for (const std::vector<const char*>& beyond : {std::vector{"--policy", "full_shard"},
-                                                   {"--clip", "1"},
-                                                   {"--graph", "on"},
-                                                   {"--schedule", "on"},
-                                                   {"--offload", "states"}}) {
+    for (const std::vector<const char*>& beyond :
+         {std::vector{"--policy", "full_shard"}, {"--clip", "1"}, {"--graph", "on"}, {"--schedule", "on"}}) {
         const Ended ended = started({"--text", text, beyond[0], beyond[1]}, before::train);
         CHECK(contains(ended.errors, std::string(beyond[0]) + ": this trainer has none, the one after it has"));
     }

@@ -27,11 +27,6 @@ nlohmann::json to_json(const Options& options, const PlanSummary& plan) {
     return json;
 }
 
-nlohmann::json to_json(const program::Blas& blas) {
-    return {
-        {"library", blas.library}, {"kernel", blas.kernel}, {"older_than_processor", blas.older_than_processor()}};
-}
-
 /// axes -> verb -> what is called over them.
 nlohmann::json by_axes(const Collectives& collectives) {
     auto object = nlohmann::json::object();
@@ -100,7 +95,12 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
         {"planned_collectives_by_axes", by_axes(plan.collectives)},
         {"planned_bytes_between_hosts", between_hosts(plan.collectives)},
     };
-    if (options.engine != EngineKind::nccl) { report["blas"] = to_json(program::blas()); }
+    if (options.engine != EngineKind::nccl) {
+        const program::Blas& blas = program::blas();
+        report["blas"] = {{"library", blas.library},
+                          {"kernel", blas.kernel},
+                          {"older_than_processor", blas.older_than_processor()}};
+    }
     if (results.signal != 0) { return report.dump(2) + "\n"; }
     report["resident_bytes_before"] = results.before.now;
     report["resident_bytes_peak"] = results.after.peak;

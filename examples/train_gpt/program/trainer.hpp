@@ -47,8 +47,8 @@
 
 namespace train_gpt {
 
-/// One rank's training run. The source is the same for every engine and place of its arithmetic, the program
-/// for every policy. But for experts without a capacity, nothing in a step waits for a device or reads its memory, so
+/// One rank's training run. The source is the same for every engine and place of its arithmetic, the program for
+/// every policy. But for experts without a capacity, nothing in a step waits for a device or reads its memory, so
 /// that a step can be captured into a graph.
 template <class T, class Place>
 class Trainer {
