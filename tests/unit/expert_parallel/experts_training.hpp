@@ -75,8 +75,8 @@ struct Training {
     using DenseLayer = sk::Sharded<Dense, sk::DynamicPolicy>;
     using ExpertLayer = sk::Sharded<Experts, sk::DynamicPolicy>;
 
-    Training(sk::Rank& rank, const sk::DynamicPolicy& of_dense, const sk::DynamicPolicy& of_experts)
-        : rank(rank),
+    Training(sk::Rank& its_rank, const sk::DynamicPolicy& of_dense, const sk::DynamicPolicy& of_experts)
+        : rank(its_rank),
           dense(rank, "dense", {}, {of_dense}),
           experts(rank, "experts", {}, {of_experts}),
           model(dense, experts),

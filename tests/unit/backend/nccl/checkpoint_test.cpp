@@ -163,8 +163,8 @@ struct Thawed {
     using Layer = sk::Sharded<sk::TensorList<double>, sk::FullShard>;
     using Optimizer = sk::AdamW;
 
-    Thawed(sk::Rank& rank, bool frozen)
-        : rank(rank), layer(rank, "layer", {{"a", {5}}, {"b", {3}, {.frozen = frozen}}}) {
+    Thawed(sk::Rank& its_rank, bool frozen)
+        : rank(its_rank), layer(rank, "layer", {{"a", {5}}, {"b", {3}, {.frozen = frozen}}}) {
         layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
     }
 
