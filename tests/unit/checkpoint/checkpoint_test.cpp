@@ -759,7 +759,7 @@ TEST_CASE(
             const auto window = layer.unshard();
             const auto& parameter = layer.parameters()[0];
             std::size_t wrong = 0;
-            for (std::size_t i = 0; i < window[Transposed{}].size(); i += test_size::reduced() ? 19 : 1) {
+            for (std::size_t i = 0; i < window[Transposed{}].size(); i += test_size::reduced() ? 19U : 1U) {
                 wrong +=
                     window[Transposed{}][i] == static_cast<float>(value(parameter.part.whole_index(i))) ? 0U : 1U;
             }
