@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <shardkit/backend/host/decorated_verbs.hpp>
-#include <shardkit/backend/self/engine.hpp>
+#include <shardkit/backend/self/communicator.hpp>
 
 namespace benchmarks::policies {
 
