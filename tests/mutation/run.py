@@ -61,6 +61,7 @@ AXES = {
 AXES_IN = {
     "engine_links.hpp": {"tp_": ["rank_.template sub_mesh<sk::Axes<sk::Dp>>()",
                                  "rank_.template sub_mesh<sk::Axes<sk::Cp>>()"]},
+    "trainer.hpp": {"ranks": []},
 }
 MADE = re.compile(r"rank\.template sub_mesh<sk::Axes<(?P<axes>[^>]*)>>\(\)")
 WRONG = {
@@ -91,6 +92,15 @@ ADDED = [
     ("train_gpt/model/split.hpp", "whole gradients added by the first tp rank alone",
      "[[tp_index == 0 || splits_tokens()]]", "tp_index == 0"),
 ]
+# What ranks took and made, likewise, and by statements.
+MADE_BY_RANKS = "trainer_.reduce_numbers([[rank_.world()]], sk::ReduceOp::sum, sums);"
+ADDED += [
+    ("train_gpt/program/rank_steps.hpp", f"what ranks communicate, over {axis} alone", MADE_BY_RANKS,
+     f"rank_.template sub_mesh<sk::Axes<sk::{axis}>>()")
+    for axis in ("Dp", "Tp")
+]
+NUMBERS = "sk::all_reduce_in_place(ranks, op, there, compute);"
+ADDED_STATEMENTS = [("train_gpt/program/trainer.hpp", "losses added twice", NUMBERS, f"{NUMBERS} {NUMBERS}")]
 # What an element's step is made of, likewise.
 LION = "shardkit/optim/lion.hpp"
 DIRECTION = "direction = [[sign(V(beta1 * exp_avg + one_minus_beta1 * g))]];"
@@ -120,7 +130,7 @@ ARITHMETIC = [
     (BEGIN_STEP, "the loss scale and divisor not taken out of the gradient",
      "[[detail::unscale(divisor_scale, loss_scale) * coefficient.value()]]", "coefficient.value()"),
     (BEGIN_STEP, "no step is skipped", "[[coefficient.found_inf() == FoundInf::yes ? 1 : 0]]", "0"),
-    (RULE_FUNCTIONS, "parameter groups keep the optimizer's weight decay", "auto options = [[given.options]].template",
+    (RULE_FUNCTIONS, "parameter groups keep the optimizer's weight decay", "auto options = [[given.options]].as<",
      "own.options"),
     (RULE_FUNCTIONS, "parameter groups keep the optimizer's learning rate",
      "static_cast<Rate>([[given.learning_rate_scale]]);", "1.0"),
@@ -178,7 +188,7 @@ ROUNDING = [
 # What an optimizer of whole matrices is made of: exchanges by statements, numbers by expressions.
 LAUNCHES = "shardkit/muon/matrix_launches.hpp"
 PLACEMENT = "shardkit/muon/matrix_placement.hpp"
-MUON = "shardkit/muon/muon.hpp"
+MUON = "shardkit/muon/muon_rule.hpp"
 NEWTON = "shardkit/muon/newton_schulz.hpp"
 TO_OWNERS = """exchange_pieces(step.rank, batch.of.sent, pieces_[slot].span(), batch.of.received,
                                 owned_[slot].span(), step.where);"""
@@ -977,7 +987,7 @@ def main():
         Target("slices", ROOT / "include", [], "slices_killer.cpp", flags=["-pthread"], statements=SLICES),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
-        Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED, expressions=ADDED),
+        Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED, statements=ADDED_STATEMENTS, expressions=ADDED),
     ]
     check_sites(targets)
     chosen = [target for target in targets if options.target in (None, target.name)]

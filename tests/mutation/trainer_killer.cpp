@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program that every mutant of the example trainer's reductions over ranks, and of the layers' below it, must
-// fail: trainings and samples on a 2x2x2 mesh against one rank, the number of collectives that a step reports, a
-// signal to one rank, and a cross-entropy over a split vocabulary.
+// fail: trainings and samples on a 2x2x2 mesh against one rank, the number of collectives that a step reports, hashes
+// of slices, a signal to one rank, and a cross-entropy over a split vocabulary.
 
 #include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
@@ -23,16 +26,11 @@ using namespace train_gpt;
 
 namespace {
 
-Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_parallel, ContextExchange context,
-                 std::size_t experts = 0, std::size_t ep = 1) {
-    std::vector<Token> text;
-    for (std::size_t i = 0; i < 500; ++i) { text.push_back(static_cast<Token>(11 * (i * i % 23))); }
+Options options_of(const program::MeshExtents& mesh) {
     Options options;
     options.mesh = mesh;
     options.model = {8, 1, 8, 2, HeadKind::tied};
     options.policy = {program::PolicyKind::full_shard};
-    options.sequence_parallel = sequence_parallel;
-    options.context = context;
     options.batch = 4;
     options.steps = 3;
     options.dtype = Dtype::fp64;
@@ -40,14 +38,18 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
     options.learning_rate = 0.1;
     options.clip = 0;
     options.sample = 12;
-    options.model.experts = experts;
-    options.ep = ep;
-    const Job job{options, text};
+    return options;
+}
+
+Results train_on(const Options& options, const std::function<void(std::string_view)>& hashed = {}) {
+    std::vector<Token> text;
+    for (std::size_t i = 0; i < 500; ++i) { text.push_back(static_cast<Token>(11 * (i * i % 23))); }
+    Job job{options, text};
+    job.hashed = hashed;
     Results results(options.steps);
-    sk::threads::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), ep), [&](auto& rank) {
-        sk::Rank& context_of_rank = rank;
-        train_on_rank<double>(context_of_rank, job, results);
-    });
+    const program::MeshExtents& mesh = options.mesh;
+    sk::threads::run(sk::ExpertMesh(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), options.ep),
+                     [&](auto& rank) { train_on_rank<double>(rank, job, results); });
     return results;
 }
 
@@ -58,10 +60,12 @@ bool agree(const char* what, std::size_t step, double given, double expected) {
 }
 
 bool trains_as_one_rank() {
-    const Results one = train_on({1, 1, 1}, SequenceParallel::off, ContextExchange::ring);
+    const Results one = train_on(options_of({1, 1, 1}));
     for (const bool split : {false, true}) {
-        const Results all = train_on({2, 2, 2}, split ? SequenceParallel::on : SequenceParallel::off,
-                                     split ? ContextExchange::ring : ContextExchange::gather);
+        Options options = options_of({2, 2, 2});
+        options.sequence_parallel = split ? SequenceParallel::on : SequenceParallel::off;
+        options.context = split ? ContextExchange::ring : ContextExchange::gather;
+        const Results all = train_on(options);
         for (std::size_t s = 0; s < one.losses.size(); ++s) {
             if (!agree("loss", s, all.losses[s], one.losses[s])) { return false; }
             if (!agree("gradient norm", s, all.grad_norms[s], one.grad_norms[s])) { return false; }
@@ -84,7 +88,10 @@ bool trains_as_one_rank() {
 /// Experts that ep and tp cut, against whole ones on as many data ranks, whose routers count the same passes.
 bool trains_experts_as_whole_ones() {
     const auto train_experts = [](std::size_t tp, std::size_t ep) {
-        return train_on({2, tp, 1}, SequenceParallel::off, ContextExchange::ring, 4, ep);
+        Options options = options_of({2, tp, 1});
+        options.model.experts = 4;
+        options.ep = ep;
+        return train_on(options);
     };
     const Results whole = train_experts(1, 1);
     const Results cut = train_experts(2, 2);
@@ -93,6 +100,32 @@ bool trains_experts_as_whole_ones() {
         if (!agree("gradient norm with experts", s, cut.grad_norms[s], whole.grad_norms[s])) { return false; }
     }
     return true;
+}
+
+/// Hashes of slices are the same for any number of data ranks, and that of a single one is the reduced gradients', in
+/// a group that tp splits.
+bool hashes_slices() {
+    const auto lines_of = [](std::size_t dp, std::size_t slices) {
+        Options options = options_of({dp, 2, 1});
+        options.model.head = HeadKind::untied;
+        options.slices = slices;
+        options.microbatches = slices / dp;
+        options.hashes = "asked for";
+        std::string lines;
+        train_on(options, [&](std::string_view step) { lines += step; });
+        return lines;
+    };
+    const std::string lines = lines_of(1, 1);
+    const auto hash_of = [&](const char* begin) {
+        const std::size_t end = lines.find('\n', lines.find(begin) + 1);
+        return lines.substr(end - 16, 16);
+    };
+    if (hash_of("\n3\tslice 0\tlogits\t") == hash_of("\n3\tgradients\tlogits\t") &&
+        lines_of(1, 2) == lines_of(2, 2)) {
+        return true;
+    }
+    std::puts("the hashes of slices are others on split ranks");
+    return false;
 }
 
 /// Two tokens, a vocabulary of four over tp = 2: logits v for column v, so that the loss is a closed form.
@@ -131,10 +164,7 @@ bool stops_together() {
     std::atomic<int> asked{0};
     job.signal = [&] { return ++asked == 8 ? 15 : 0; };  // the last of the eight ranks, in the first step
     Results results(options.steps);
-    sk::threads::run(sk::DeviceMesh(2, 2, 2), [&](auto& rank) {
-        sk::Rank& context_of_rank = rank;
-        train_on_rank<float>(context_of_rank, job, results);
-    });
+    sk::threads::run(sk::DeviceMesh(2, 2, 2), [&](auto& rank) { train_on_rank<float>(rank, job, results); });
     if (results.signal == 15 && results.losses.size() == 1 && asked == 8) { return true; }
     std::printf("after the signal to one rank there were %zu steps\n", results.losses.size());
     return false;
@@ -143,7 +173,7 @@ bool stops_together() {
 }  // namespace
 
 int main() {
-    if (!stops_together() || !trains_as_one_rank() || !trains_experts_as_whole_ones() ||
+    if (!stops_together() || !trains_as_one_rank() || !trains_experts_as_whole_ones() || !hashes_slices() ||
         !cross_entropy_is_closed_form()) {
         return 1;
     }

@@ -34,11 +34,8 @@ OFFLOADED = ["optim/offloaded_updates.hpp", "optim/piece_updates.hpp"]
 
 # Of a cursor, for what it measures alone.
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->gradients\(\)\.wait\((?P<event>)\);")
-# Of a norm, for what is reduced.
-NORM_WAIT = re.compile(r"(?<=[\s{;])group\.gradients\(\)\.wait\((?P<event>)\);")
-# Of whoever reads what is reduced.
-SUMS_WAIT = re.compile(r"(?<=[\s{;])state\.gradients\(\)\.wait\((?P<event>)\);")
-
+# Of a norm, and of whoever else reads what is reduced.
+SUMS_WAIT = re.compile(r"(?<=[\s{;])group\.gradients\(\)\.wait\((?P<event>)\);")
 # Of the host for the streams, and of what runs later for a gather that nobody waits for.
 END = re.compile(r"(?<=[\s{;])(?:(?:rank_|streams_|stream|compute|communication|reduction|"
                  r"rank_?(?:->|\.)(?:compute|communication)_stream\(\))(?:->|\.))?(?:settle|synchronize)\((?P<event>)[^;{]*\);")
@@ -152,8 +149,8 @@ def main():
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         targets = [
             Waits("containers", ROOT / "include", {
-                WAIT: ["sharded", "optim", "muon", "verify", "mesh", "memory", "follow"], NORM_WAIT: ["optim"],
-                SUMS_WAIT: ["step"]}, "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
+                WAIT: ["sharded", "optim", "muon", "verify", "mesh", "memory", "follow"],
+                SUMS_WAIT: ["optim", "step"]}, "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
             Waits("offload", ROOT / "include", {WAIT: OFFLOADED}, "offload_killer.cpp", objects, flags),
             Waits("ends", ROOT / "include", {END: ["sharded", "follow", "rank", "comm/streams.hpp"], FORK: ["comm/streams.hpp"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),

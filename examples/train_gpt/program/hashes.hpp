@@ -50,7 +50,7 @@ class SliceHashes {
     }
     /// The lines of all slices of the step. Each is one data-parallel rank's; ranks of tp have parts, whose hashes
     /// add up. Collective over the world.
-    std::string lines(const sk::Rank& rank, std::size_t step) const {
+    std::string lines(sk::Rank& rank, std::size_t step) const {
         std::vector<std::uint64_t> all = hashes_;
         sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, all);
         std::string lines;

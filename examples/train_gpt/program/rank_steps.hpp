@@ -162,7 +162,8 @@ class RankSteps {
 
     std::uint64_t allocations() const { return counted_ != nullptr ? counted_->allocations() : 0; }
 
-    /// What the ranks took and made, of the last step where it is one's. Collective over the world.
+    /// What the ranks took and made: memory of the run, and work and traffic of its last step. Collective over the
+    /// world.
     void measure() {
         Work work{.layers = multiply_adds().all - multiply_adds_before_.all};
         const std::uint64_t attention = multiply_adds().attention - multiply_adds_before_.attention;
@@ -172,12 +173,12 @@ class RankSteps {
         std::array<double, 3> most{static_cast<double>(peak), static_cast<double>(attention),
                                    -static_cast<double>(attention)};
         auto collectives = mean_collectives();
-        trainer_.all_reduce(rank_.world(), sk::ReduceOp::max, most);
+        trainer_.reduce_numbers(rank_.world(), sk::ReduceOp::max, most);
         work.layers -= attention;
         work.attention_most = static_cast<std::uint64_t>(most[1]);
         work.attention_least = static_cast<std::uint64_t>(-most[2]);
         for (double* const sum : {&timed_.seconds, &timed_.compute, &timed_.communication}) {
-            trainer_.all_reduce(rank_.world(), sk::ReduceOp::sum, {sum, 1});
+            trainer_.reduce_numbers(rank_.world(), sk::ReduceOp::sum, {sum, 1});
             *sum /= static_cast<double>(std::max<std::size_t>(timed_steps_, 1) * rank_.world_size());
         }
         if (!reports()) { return; }
@@ -198,7 +199,7 @@ class RankSteps {
                 sums.push_back(static_cast<double>(number));
             }
         }
-        trainer_.all_reduce(rank_.world(), sk::ReduceOp::sum, sums);
+        trainer_.reduce_numbers(rank_.world(), sk::ReduceOp::sum, sums);
         Collectives collectives;
         for (std::size_t r = 0; r < rows.size(); ++r) {
             const auto mean = [&](std::size_t field) {

@@ -135,13 +135,13 @@ class Trainer {
             sums[s] = options_.slices > 0 ? sk::exact_sum(rank_, data_ranks_, parts)
                                           : std::accumulate(parts.begin(), parts.end(), 0.0);
         }
-        if (options_.slices == 0) { all_reduce(data_ranks_, sk::ReduceOp::sum, sums); }
+        if (options_.slices == 0) { reduce_numbers(data_ranks_, sk::ReduceOp::sum, sums); }
         for (double& sum : sums) { sum /= static_cast<double>(options_.tokens_per_step()); }
         return sums;
     }
     /// Reduces each rank's numbers in memory that the run has, where all_reduce_value would take some. Waits for the
     /// device. Collective over `ranks`.
-    void all_reduce(const sk::Communicator& ranks, sk::ReduceOp op, std::span<double> numbers) const {
+    void reduce_numbers(const sk::Communicator& ranks, sk::ReduceOp op, std::span<double> numbers) const {
         const auto compute = rank_.compute_stream();
         while (!numbers.empty()) {
             const std::span<double> there = work_.sums().first(std::min(work_.sums().size(), numbers.size()));
