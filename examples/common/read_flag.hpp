@@ -18,10 +18,6 @@ void read_count(const Flags& flags, const std::string& name, Whole& target, std:
         target = parse_count(flag, given, least, most);
     });
 }
-inline void read_not_negative(const Flags& flags, const std::string& name, double& target) {
-    flags.use(name,
-              [&](const std::string& flag, const std::string& given) { target = parse_not_negative(flag, given); });
-}
 inline void read_file(const Flags& flags, const std::string& name, std::string& target) {
     flags.use(name, [&](const std::string& flag, const std::string& given) { target = parse_file(flag, given); });
 }

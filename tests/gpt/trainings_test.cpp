@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <mutex>
-#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 

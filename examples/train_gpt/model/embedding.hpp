@@ -37,7 +37,8 @@ Positions positions(const Rank& pass) {
     return {pass.chunks(pass.split.cp_index), pass.batch.sequence, pass.split.first_outer_token(pass.batch)};
 }
 
-/// As rows: output[t] = table[row_of(t)], or 0 where this rank does not have that row; or that is added.
+/// As rows: output[t] = table[row_of(t)], or 0 where this rank does not have that row; with Into::add that is added
+/// to it.
 template <class RowOf, class T, class S>
 struct TakeRow {
     using A = Arithmetic<S>;
