@@ -145,9 +145,9 @@ inline void check_collectives(const Options& options, const Collectives& expecte
         CHECK(measured.payload == planned.payload);
     }
 }
-/// Collectives are the planned ones. Peak bytes are no fewer than the planned ones, which
-/// are those of buffers, and more by what the library's objects take: up to 24 KiB for each group, whatever its size.
-/// Steady steps take no memory; with experts they take tables of routes.
+/// Collectives are the planned ones. Peak bytes are no fewer than the planned ones, which are those of buffers, and
+/// more by what the library's objects take: up to 24 KiB for each group, whatever its size. Steady steps take no
+/// memory; with experts they take tables of routes.
 inline void check_plan(const Options& options) {
     const PlanSummary plan = make_plan(options);
     const Results results = run(options);
