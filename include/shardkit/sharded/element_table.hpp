@@ -84,10 +84,12 @@ struct ElementTable : PrecisionValues {
     void (*write)(const Rank& rank, const PlacedParameter& parameter, WrittenAs how, const Elements& target,
                   std::size_t origin, const TensorValueSource& values, ValuesDigest* digest);
     void (*digest_gathered)(ValuesDigest& digest, const Elements& values);
-    Convert to_masters;   ///< from gathered elements; null where there are none, or codes
-    Convert to_gathered;  ///< from masters; null likewise
-    Convert to_sums;      ///< from gradients
-    Fill zero;            ///< gradients
+    Convert to_masters;    ///< from gathered elements; null where there are none, or codes
+    Convert to_gathered;   ///< from masters; null likewise
+    Convert to_sums;       ///< from gradients
+    Fill zero;             ///< gradients
+    Widen widen_gathered;  ///< the numbers of codes where those are gathered
+    Widen widen_sums;
     Sums gradients;
     Sums sums;  ///< of the reduction type itself
     void (*digest_sums)(ValuesDigest& digest, const Elements& values);
@@ -159,6 +161,8 @@ constexpr ElementTable element_table_of() {
     table.zero = [](const auto& stream, const auto& to) {
         Kernels::fill(stream, std::span<Gradient>(to), Gradient{});
     };
+    table.widen_gathered = &widen<std::conditional_t<Precision::gathers_codes, float, Gather>>;
+    table.widen_sums = &widen<Reduction>;
     table.gradients = sums_of<Gradient, Reduction>();
     table.sums = sums_of<Reduction, Reduction>();
     table.digest_sums = [](ValuesDigest& digest, const auto& values) {

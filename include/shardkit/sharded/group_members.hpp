@@ -291,7 +291,9 @@ inline void Group::read_full(std::size_t parameter, bool wanted, const TensorVal
     const auto copy = [&](const StoredElements& elements) {
         const WholeTensor whole(rank_, comms_, geometry_, parameter, elements, stream, where);
         if (!wanted) { return; }
-        values.type() == elements.type() ? whole.copy(values.bytes().data()) : whole.copy(values, 1);
+        // Types of a program's own that have one byte share their ElementType.
+        const bool same = values.type() == elements.type() && (elements_->opaque || size_of(values.type()) > 1);
+        same ? whole.copy(values.bytes().data()) : whole.copy(values, 1, elements_->widen_gathered);
     };
     const StoredElements elements = parameters_.full().subspan(range.begin, range.size());
     if (elements_->decode == nullptr) { return copy(elements); }
@@ -312,7 +314,7 @@ inline void Group::read_full_gradient(std::size_t parameter, double scale, const
                     {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
     const IndexRange range = geometry_.parameters[parameter].range;
     WholeTensor(rank_, comms_, geometry_, parameter, full.subspan(range.begin, range.size()), stream, where)
-        .copy(values, scale);
+        .copy(values, scale, elements_->widen_sums);
 }
 inline void Group::show_updated(bool to_write, ShownTo show, void* to) {
     const auto shown = [&](const StoredElements& elements) { show(to, elements.type(), elements.data()); };

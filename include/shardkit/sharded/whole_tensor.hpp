@@ -8,11 +8,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/core/bf16.hpp>
-#include <shardkit/core/fp16.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -32,6 +30,16 @@ namespace shardkit::detail {
 /// Where the host reads those buffers, starting a copy costs nothing and the staging memory counts beside the plan's:
 /// the number is small.
 inline std::size_t staged_elements(const Stream& stream) noexcept { return host_reads(stream) ? 1024 : 65536; }
+
+/// Writes elements in host memory, times `scale`, as doubles. @pre `elements` are of T
+template <FloatingElement T>
+void widen(const void* elements, std::size_t count, double scale, double* to) {
+    const T* const from = static_cast<const T*>(elements);
+    for (std::size_t i = 0; i < count; ++i) {
+        to[i] = static_cast<double>(static_cast<Arithmetic<T>>(from[i])) * scale;
+    }
+}
+using Widen = void (*)(const void* elements, std::size_t count, double scale, double* to);
 
 /// Returns a group's values: `part`, this rank's shard or its piece of that, if it is all of them, and otherwise what
 /// is gathered of it into a buffer for it: a piece across groups first, and then the shard within its group.
@@ -94,8 +102,9 @@ class WholeTensor {
             }
         });
     }
-    /// Copies the tensor, times `scale`, as elements of the target's type.
-    void copy(const TensorValueTarget& to, double scale) const {
+    /// Copies the tensor, times `scale`, as elements of the target's type. `widens`: of the tensor's elements, whose
+    /// ElementType does not say which numbers they are where it is one byte.
+    void copy(const TensorValueTarget& to, double scale, Widen widens) const {
         for_each_part([&](const StoredElements& elements, const TensorPart& part, std::span<std::uint8_t> staged) {
             const std::size_t most = staged.size() / size_of(parts_.type());
             for (std::size_t at = 0; at < elements.size(); at += most) {
@@ -106,7 +115,7 @@ class WholeTensor {
                     double numbers[128];
                     for (std::size_t done = 0; done < run;) {
                         const std::size_t some = std::min(std::size(numbers), run - done);
-                        widen(here.subspan(i - at + done, some), scale, numbers);
+                        widens(here.subspan(i - at + done, some).data(), some, scale, numbers);
                         to.set(whole + done, {numbers, some});
                         done += some;
                     }
@@ -116,25 +125,6 @@ class WholeTensor {
     }
 
   private:
-    /// Writes elements in host memory, times `scale`, as doubles.
-    static void widen(const StoredElements& from, double scale, double* to) {
-        const auto as = [&]<class T>(std::type_identity<T>) {
-            const T* const elements = static_cast<const T*>(from.data());
-            for (std::size_t i = 0; i < from.size(); ++i) {
-                to[i] = static_cast<double>(static_cast<Arithmetic<T>>(elements[i])) * scale;
-            }
-        };
-        switch (from.type()) {
-            case ElementType::fp64:
-                return as(std::type_identity<double>{});
-            case ElementType::bf16:
-                return as(std::type_identity<bf16>{});
-            case ElementType::fp16:
-                return as(std::type_identity<fp16>{});
-            default:
-                return as(std::type_identity<float>{});
-        }
-    }
     /// Calls f(elements, their part of the tensor, staging memory) for each part.
     template <class F>
     void for_each_part(const F& f) const {

@@ -219,6 +219,11 @@ TEST_CASE("a checkpoint has the scale of codes beside them, and codes of another
             for (std::size_t i = 0; i < values.size(); ++i) {
                 CHECK(std::fabs(values[i] - (0.3F * static_cast<float>(i) - 0.5F)) <= 1.0F / 16 + 1e-5F);
             }
+            // As numbers, not as the bytes that they are.
+            std::vector<Fixed<16>> sixteenths(15);
+            eighths.read_full("w", sixteenths);
+            CHECK(std::equal(values.begin(), values.end(), sixteenths.begin(),
+                             [](float a, Fixed<16> b) { return a == static_cast<float>(b); }));
         }
         const auto refused = [&](auto element) {
             auto other = row(element, true);
