@@ -21,7 +21,7 @@
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/verbs/communicator.hpp>
 
-// The classes of interface.hpp, made of the classes that a header-only program has: those of a step.
+// What all source files of the core have: the precisions that it is compiled for.
 
 #ifndef SHARDKIT_COMPILED_PRECISIONS
 /// The precisions that the core is compiled for: a Precisions<...>, the same in all of its source files.

@@ -60,14 +60,19 @@ constexpr std::array<const ElementTable*, sizeof...(P)> tables_of(Precisions<P..
     return {&element_table<P>...};
 }
 /// The elements of a precision, for an error.
-std::string name_of(const ElementTypes& types) {
-    return concat(name(types.gather), "/", name(types.gradient), "/", name(types.reduction), "/", name(types.master));
+std::string name_of(const PrecisionValues& types) {
+    const CodeSizes codes = types.sizes.codes;
+    return concat(name(types.gather),
+                  codes.block > 0  ? " codes in blocks"
+                  : codes.gathered ? " codes"
+                                   : "",
+                  "/", name(types.gradient), "/", name(types.reduction), "/", name(types.master));
 }
 }  // namespace
 }  // namespace SHARDKIT_CHECKED_BUILD
 
 namespace shardkit::detail SHARDKIT_FACE {
-Group* make_group(Rank& rank, const ElementTypes& elements, const GroupValues& values,
+Group* make_group(Rank& rank, const PrecisionValues& elements, const GroupValues& values,
                   std::span<std::byte> parameters, std::span<std::byte> gradients, SourceLocation where) {
     std::string known;
     for (const ElementTable* const table : tables_of(compiled::AllPrecisions{})) {
@@ -79,5 +84,3 @@ Group* make_group(Rank& rank, const ElementTypes& elements, const GroupValues& v
                            known, "; define SHARDKIT_COMPILED_PRECISIONS where it is compiled");
 }
 }  // namespace SHARDKIT_FACE
-
-namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {}  // namespace SHARDKIT_CHECKED_BUILD

@@ -136,6 +136,8 @@ struct PrecisionValues : ElementTypes {
     bool splits_master;
     bool opaque;
 
+    friend constexpr bool operator==(const PrecisionValues&, const PrecisionValues&) noexcept = default;
+
     /// Returns the sizes with this choice of master weights.
     constexpr ElementSizes sizes_with(MasterWeights weights) const noexcept {
         ElementSizes its = sizes;

@@ -31,12 +31,12 @@
 namespace shardkit::detail SHARDKIT_BUILD {
 
 #ifdef SHARDKIT_COMPILED
-/// Makes a group of the precision that the core has with these element types. `parameters`, `gradients`: the user's
+/// Makes a group of the precision that the core has with these values. `parameters`, `gradients`: the user's
 /// own memory, or empty.
-Group* make_group(Rank& rank, const ElementTypes& elements, const GroupValues& values,
+Group* make_group(Rank& rank, const PrecisionValues& elements, const GroupValues& values,
                   std::span<std::byte> parameters, std::span<std::byte> gradients, SourceLocation where);
 template <class Precision>
-constexpr const ElementTypes& elements_for = element_types<Precision>;
+constexpr const PrecisionValues& elements_for = precision_values<Precision>;
 #else
 template <class Precision>
 constexpr const ElementTable& elements_for = element_table<Precision>;

@@ -17,6 +17,11 @@ static_assert(std::is_same_v<sk::Precision<sk::bf16, float>, sk::Precision<sk::b
 static_assert(std::is_same_v<sk::Precision<double>, sk::Precision<double, double, double, double>>);
 static_assert(sk::Precision<sk::fp16>::has_master && !sk::Precision<sk::fp16>::reduces_in_place);
 static_assert(!sk::Precision<float, sk::bf16>::has_master && !sk::Precision<float, sk::bf16>::reduces_in_place);
+// What a compiled core finds its precisions by.
+template <class P>
+constexpr auto& values_of = sk::detail::precision_values<P>;
+static_assert(values_of<sk::Precision<sk::e4m3, float>> != values_of<sk::Precision<sk::block_int8, float>>);
+static_assert(values_of<sk::Precision<sk::bf16>> == values_of<sk::DefaultPrecision<sk::bf16>>);
 
 namespace {
 
