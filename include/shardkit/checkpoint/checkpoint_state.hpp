@@ -148,7 +148,7 @@ class State {
             }
         });
         for (const auto& [name, loss_scale] : loss_scales_) {
-            const LossScaleState scale = detail::Access::now(*loss_scale);
+            const LossScaleState scale = detail::Access::now(*loss_scale, where);
             const std::string begin = detail::concat("loss_scale.", name, name.empty() ? "" : ".");
             state.scalars.push_back({begin + "value", true, std::bit_cast<std::uint64_t>(scale.value())});
             // The upper half holds the overflows that a hysteresis counts.

@@ -44,9 +44,9 @@ struct Access {
         scale.bind(model, where);
     }
     /// Counts a step that uses a LossScale.
-    template <class Scale>
-    static auto use(Scale& scale) noexcept {
-        return scale.use();
+    template <class Scale, class Location>
+    static auto use(Scale& scale, Location where) {
+        return scale.use(where);
     }
     /// Returns the loss scale of a LossScale or of reduced gradients, in engine memory, to be adapted.
     template <class Scaled>
@@ -112,9 +112,9 @@ struct Access {
         scale.restore(value, clean_steps, overflows);
     }
     /// Returns the numbers of a LossScale after the steps that were given to the stream.
-    template <class Scale>
-    static auto now(const Scale& scale) {
-        return scale.now();
+    template <class Scale, class Location>
+    static auto now(const Scale& scale, Location where) {
+        return scale.now(where);
     }
     /// Returns the current state of what a checkpoint::State refers to.
     template <class State, class Location>

@@ -54,7 +54,9 @@ class RuleOptimizer : public OptimizerFrame {
     using Options = OptionsType;
     using Base::Base;
 
-    Options options() const { return Base::options().template as<Options>(); }
+    Options options(SourceLocation where = SourceLocation::current()) const {
+        return Base::options(where).template as<Options>();
+    }
     /// Replaces all hyper-parameters, the learning rate too; takes effect with the next step. What a ParamGroup gives
     /// stays that group's. A bias correction is by the products of the betas that the steps were made with.
     /// Order:   stream-ordered; local work. Ranks compare the hyper-parameters with the next step's.

@@ -104,7 +104,7 @@ SHARDKIT_CORE_INLINE std::uint64_t OptimizerFrame::run(const Reduced& reduced, c
     return stated;
 }
 SHARDKIT_CORE_INLINE StatementHash OptimizerFrame::begin_backward(const StatedStep& step, SourceLocation where) {
-    if (const RuleKind kind = options().rule->kind(); kind != RuleKind::elements) {
+    if (const RuleKind kind = options(where).rule->kind(); kind != RuleKind::elements) {
         Group::refuse_use(
             where, kind == RuleKind::matrices
                        ? "optimizer step_in_backward: this optimizer's ranks exchange the matrices of all groups "
@@ -144,7 +144,7 @@ SHARDKIT_CORE_INLINE List<OptimizerMemory> OptimizerFrame::held(SourceLocation w
     for_each_group(
         [&](auto& state, auto& group, auto& /*table*/) {
             if (!group.number()) { return; }
-            OptimizerMemory& its = all.push_back({&state, &group.reader(), options().rule->name(), {}});
+            OptimizerMemory& its = all.push_back({&state, &group.reader(), options(where).rule->name(), {}});
             group.list(state.geometry(), its.held);
             groups_->list_own_shapes(state, its.held);
         },
@@ -208,12 +208,12 @@ SHARDKIT_CORE_INLINE void OptimizerFrame::require_not_captured(SourceLocation wh
                       "and a graph has captured a step with the old ones: make a new optimizer before");
 }
 
-SHARDKIT_CORE_INLINE const AnyOptions& OptimizerFrame::options() const {
-    require_here({});
+SHARDKIT_CORE_INLINE const AnyOptions& OptimizerFrame::options(SourceLocation where) const {
+    require_here(where);
     return numbers_->options();
 }
-SHARDKIT_CORE_INLINE double OptimizerFrame::given_learning_rate() const {
-    require_here({});
+SHARDKIT_CORE_INLINE double OptimizerFrame::given_learning_rate(SourceLocation where) const {
+    require_here(where);
     return numbers_->given_rate();
 }
 SHARDKIT_CORE_INLINE void OptimizerFrame::set_options(const AnyOptions& options, SourceLocation where) {
@@ -222,8 +222,8 @@ SHARDKIT_CORE_INLINE void OptimizerFrame::set_options(const AnyOptions& options,
     its.rule = numbers_->options().rule;
     numbers_->set_options(its, where);
 }
-SHARDKIT_CORE_INLINE std::span<const ParamGroup> OptimizerFrame::param_groups() const {
-    require_here({});
+SHARDKIT_CORE_INLINE std::span<const ParamGroup> OptimizerFrame::param_groups(SourceLocation where) const {
+    require_here(where);
     return numbers_->param_groups();
 }
 SHARDKIT_CORE_INLINE void OptimizerFrame::set_param_groups(std::vector<ParamGroup> param_groups,
@@ -250,7 +250,7 @@ SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const An
     : Optimizer(model),
       numbers_(new OptimizerNumbers(options, std::move(param_groups), narrowest_arithmetic(model, where), where)),
       groups_(std::move(groups)) {
-    require_matches(model, this->param_groups(), where);
+    require_matches(model, numbers_->param_groups(), where);
     auto& rank = detail::rank_of(model, where);
     for (Group& group : Access::each(model, where)) {
         numbers_->add_group(rank, group.geometry(), where);

@@ -56,12 +56,11 @@ class Optimizer {
     const Model& model() const noexcept { return model_; }
 
     /// @throws UsageError for a CombinedOptimizer, whose parts have theirs; a Muon's is that of its matrices
-    double learning_rate() const;
+    double learning_rate(SourceLocation where = SourceLocation::current()) const;
     /// For schedules of the learning rate; takes effect with the next step. A Muon's rest goes along: the rate that
     /// it was given is multiplied by the same factor, as set_learning_rate_factor.
     /// @throws UsageError likewise; std::invalid_argument where a Muon was given a rate of 0, of which no factor
-    /// makes
-    ///         another
+    ///         makes another
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current());
     /// For schedules of several learning rates, those of the parts of a Muon or a CombinedOptimizer: the next steps
     /// take each rate that was given (in options, or by set_learning_rate) times `factor`. Rates that are given later

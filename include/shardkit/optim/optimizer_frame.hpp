@@ -41,12 +41,12 @@ class OptimizerFrame : public Optimizer {
     OptimizerFrame& operator=(OptimizerFrame&&) noexcept;
     ~OptimizerFrame() override;
 
-    const AnyOptions& options() const;
+    const AnyOptions& options(SourceLocation where = SourceLocation::current()) const;
     /// The learning rate that was given last, which set_learning_rate_factor multiplies.
-    double given_learning_rate() const;
+    double given_learning_rate(SourceLocation where = SourceLocation::current()) const;
     /// Of the same rule.
     void set_options(const AnyOptions& options, SourceLocation where);
-    std::span<const ParamGroup> param_groups() const;
+    std::span<const ParamGroup> param_groups(SourceLocation where = SourceLocation::current()) const;
     /// Replaces what ParamGroups give, likewise. Each is of the same parameters as before.
     ///     std::vector groups(optimizer.param_groups().begin(), optimizer.param_groups().end());
     ///     groups[0].weight_decay = decay_of(step);

@@ -31,7 +31,15 @@ namespace shardkit SHARDKIT_FACE {
 
 SHARDKIT_CORE_INLINE Optimizer::Optimizer(const Model& model) : model_(model), identity_(detail::new_identity()) {}
 SHARDKIT_CORE_INLINE Optimizer::Optimizer(Optimizer&&) noexcept = default;
-SHARDKIT_CORE_INLINE Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
+SHARDKIT_CORE_INLINE Optimizer& Optimizer::operator=(Optimizer&& other) noexcept {
+    if (backward_) { detail::end_program("an optimizer was assigned to during a step in backward"); }
+    model_ = std::move(other.model_);
+    identity_ = other.identity_;
+    left_out_ = std::move(other.left_out_);
+    backward_ = other.backward_;
+    in_backward_ = std::move(other.in_backward_);
+    return *this;
+}
 SHARDKIT_CORE_INLINE Optimizer::~Optimizer() {
     if (backward_) { detail::end_program("an optimizer ended or was moved during a step in backward"); }
 }
@@ -148,8 +156,8 @@ SHARDKIT_CORE_INLINE void Optimizer::update(Reduced&& reduced, const ClipCoeffic
         group.end_update(stated, choices(number++), where);
     }
 }
-SHARDKIT_CORE_INLINE double Optimizer::learning_rate() const {
-    return const_cast<Optimizer&>(*this).leading("learning_rate", {}).options().learning_rate;
+SHARDKIT_CORE_INLINE double Optimizer::learning_rate(SourceLocation where) const {
+    return const_cast<Optimizer&>(*this).leading("learning_rate", where).options(where).learning_rate;
 }
 SHARDKIT_CORE_INLINE void Optimizer::set_learning_rate(double learning_rate, SourceLocation where) {
     detail::OptimizerFrame& first = leading("set_learning_rate", where);

@@ -55,7 +55,7 @@ SHARDKIT_CORE_INLINE StepScope::StepScope(const Model& groups, std::size_t count
     }
 }
 
-SHARDKIT_CORE_INLINE StepScope::~StepScope() {  // NOLINT(bugprone-exception-escape): as above
+SHARDKIT_CORE_INLINE StepScope::~StepScope() {  // NOLINT(bugprone-exception-escape)
     if (!live()) { return; }
     // The director is looked up here and not stored: a recorder ends when `record` returns, even before the step
     // does. The groups are alive: one that ends during a step ends the program.

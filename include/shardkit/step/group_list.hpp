@@ -79,8 +79,9 @@ SHARDKIT_CORE_INLINE bool same_groups(const GroupList* a, const GroupList* b) no
 }
 
 /// Returns the rank of a model's groups, with its scalars and its world.
-/// @throws UsageError when the model has no groups, or two were made on different ranks' contexts: a divisor, a norm
-///         and a step belong to one mesh
+/// @throws UsageError when the model has no groups, or two were made with different Ranks: a divisor, a norm and a
+/// step
+///         belong to one mesh
 inline Rank& rank_of(const Model& groups, SourceLocation where) {
     Rank* first = nullptr;
     std::string_view path;

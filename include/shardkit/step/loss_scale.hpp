@@ -32,24 +32,32 @@ class LossScale {
     ~LossScale();
 
     /// Returns the factor. Waits for the steps that were given to the compute stream.
-    double value() const { return now().value(); }
+    double value(SourceLocation where = SourceLocation::current()) const { return now(where).value(); }
     /// Returns the number of steps without overflow since the scale last changed. Waits likewise.
-    std::uint32_t clean_steps() const { return now().clean_steps(); }
+    std::uint32_t clean_steps(SourceLocation where = SourceLocation::current()) const {
+        return now(where).clean_steps();
+    }
     /// Returns whether the last step that used it found an overflow and therefore changed only the scale. Waits
     /// likewise.
-    bool skipped() const { return now().last() == FoundInf::yes; }
+    bool skipped(SourceLocation where = SourceLocation::current()) const {
+        return now(where).last() == FoundInf::yes;
+    }
     /// Returns the number of skipped steps since the scale was made. Waits likewise. Not part of a checkpoint.
-    std::uint64_t skipped_steps() const { return now().skipped_steps(); }
+    std::uint64_t skipped_steps(SourceLocation where = SourceLocation::current()) const {
+        return now(where).skipped_steps();
+    }
 
     /// Returns the numbers in the engine's memory, where kernels read them in the order of the compute stream.
     const LossScaleState* data() const noexcept;
 
   private:
     friend detail::Access;
-    LossScaleState now() const;
+    /// @throws UsageError when it was moved from
+    detail::LossScaleMemory& memory(SourceLocation where) const;
+    LossScaleState now(SourceLocation where) const;
     void restore(double value, std::uint32_t clean_steps, std::uint32_t overflows);
     /// Counts one more step that uses it.
-    detail::LossScaleUse use() noexcept;
+    detail::LossScaleUse use(SourceLocation where);
     void bind(const detail::ModelName& model, SourceLocation where);
 
     detail::Owned<detail::LossScaleMemory> memory_;

@@ -67,28 +67,38 @@ SHARDKIT_CORE_INLINE LossScale::LossScale(LossScale&& other) noexcept = default;
 SHARDKIT_CORE_INLINE LossScale& LossScale::operator=(LossScale&& other) noexcept = default;
 SHARDKIT_CORE_INLINE LossScale::~LossScale() = default;
 
-SHARDKIT_CORE_INLINE const LossScaleState* LossScale::data() const noexcept { return memory_->state.data(); }
-SHARDKIT_CORE_INLINE LossScaleState LossScale::now() const { return memory_->state.read(); }
-inline void LossScale::restore(double value, std::uint32_t clean_steps, std::uint32_t overflows) {
-    memory_->state.write(now().restored(value, clean_steps, overflows));
+SHARDKIT_CORE_INLINE const LossScaleState* LossScale::data() const noexcept {
+    return memory_ ? memory_->state.data() : nullptr;
 }
-inline detail::LossScaleUse LossScale::use() noexcept {
-    return {memory_->state.data(), detail::hash_of(memory_->stated), ++memory_->uses};
+inline detail::LossScaleMemory& LossScale::memory(SourceLocation where) const {
+    if (!memory_) {
+        throw_usage_error(where, "a LossScale was used after it was moved from: use the one that it was moved to");
+    }
+    return *memory_;
+}
+SHARDKIT_CORE_INLINE LossScaleState LossScale::now(SourceLocation where) const { return memory(where).state.read(); }
+inline void LossScale::restore(double value, std::uint32_t clean_steps, std::uint32_t overflows) {
+    memory({}).state.write(now({}).restored(value, clean_steps, overflows));
+}
+inline detail::LossScaleUse LossScale::use(SourceLocation where) {
+    detail::LossScaleMemory& its = memory(where);
+    return {its.state.data(), detail::hash_of(its.stated), ++its.uses};
 }
 inline void LossScale::bind(const detail::ModelName& model, SourceLocation where) {
-    if (model.rank != memory_->rank) {
+    detail::LossScaleMemory& its = memory(where);
+    if (model.rank != its.rank) {
         throw_usage_error(where,
                           "reduce: this LossScale was made with another rank object than the groups of the "
                           "model of '",
                           model.path, "'; expected one rank for both");
     }
-    if (memory_->model.identity == 0) {
-        memory_->model = model;
-        memory_->bound_at = where;
-    } else if (memory_->model.identity != model.identity) {
-        throw_usage_error(where, "reduce: this LossScale is that of the model of '", memory_->model.path, "' (",
-                          memory_->bound_at.file, ":", memory_->bound_at.line, "), given for the model of '",
-                          model.path, "'; expected a LossScale for each model, since the step of each adapts it");
+    if (its.model.identity == 0) {
+        its.model = model;
+        its.bound_at = where;
+    } else if (its.model.identity != model.identity) {
+        throw_usage_error(where, "reduce: this LossScale is that of the model of '", its.model.path, "' (",
+                          its.bound_at.file, ":", its.bound_at.line, "), given for the model of '", model.path,
+                          "'; expected a LossScale for each model, since the step of each adapts it");
     }
 }
 

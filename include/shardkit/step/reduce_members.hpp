@@ -71,7 +71,7 @@ inline LossScaleUse use_of(LossScale* loss_scale, const Model& groups, SourceLoc
         const Group& first = *Access::each(groups, where);
         Access::bind(*loss_scale, ModelName{first.identity(), first.path(), &first.rank()}, where);
     }
-    return Access::use(*loss_scale);
+    return Access::use(*loss_scale, where);
 }
 
 SHARDKIT_CORE_INLINE Reduced reduce(Accumulation&& accumulation, const Divisor& divisor, LossScale* loss_scale,

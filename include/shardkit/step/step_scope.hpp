@@ -10,7 +10,7 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/step/model.hpp>
 
-// What holds the groups of a step, in both forms. step/step_members.hpp defines what is declared here.
+// What holds the groups of a step, in both forms. step/accumulation_members.hpp defines what is declared here.
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 

@@ -255,7 +255,7 @@ inline void verify_replicas(const Model& model, Optimizer* optimizer, const Loss
     }
     if (optimizer != nullptr) { compare_optimizer(comparison, *optimizer, where); }
     if (loss_scale != nullptr) {
-        const LossScaleState now = Access::now(*loss_scale);
+        const LossScaleState now = Access::now(*loss_scale, where);
         comparison.add("the loss scale", statement_hash(0, std::bit_cast<std::uint64_t>(now.value()),
                                                         now.clean_steps(), now.overflows(), now.skipped_steps()));
     }

@@ -78,9 +78,29 @@ TEST_CASE("a model and an optimizer that were moved from say so, with the user's
         accumulation.add_zero(layer);
         CHECK_USAGE_ERROR(optimizer.step(std::move(accumulation)), of_optimizer);
         CHECK_USAGE_ERROR(optimizer.set_learning_rate(0.2), of_optimizer);
+        CHECK_USAGE_ERROR(optimizer.learning_rate(), of_optimizer);
+        CHECK_USAGE_ERROR(optimizer.options(), of_optimizer);
+        CHECK_USAGE_ERROR(optimizer.param_groups(), of_optimizer);
         CHECK_USAGE_ERROR(optimizer.steps(layer), of_optimizer);
         CHECK_THROWS_AS(optimizer.shards(), sk::UsageError);
         CHECK_NOTHROW(other.step(std::move(accumulation)));  // which was not consumed
+    });
+}
+
+TEST_CASE("a loss scale that was moved from says so, with the user's line") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::FullShard>(rank);
+        sk::Model model{layer};
+        sk::LossScale loss_scale{rank};
+        sk::LossScale moved = std::move(loss_scale);
+        const std::string text = "a LossScale was used after it was moved from: use the one that it was moved to";
+        CHECK_USAGE_ERROR(loss_scale.value(), text);
+        CHECK_USAGE_ERROR(loss_scale.skipped_steps(), text);
+        CHECK(loss_scale.data() == nullptr);
+        sk::Accumulation accumulation{model};
+        accumulation.add_zero(layer);
+        CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean, loss_scale), text);
+        CHECK_NOTHROW(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean, moved)));
     });
 }
 
@@ -133,6 +153,26 @@ TEST_CASE("a container that ends in the middle of a step") {
         layer.reset();
     });
     CHECK(has(words, "'layer' ended or was assigned to while an accumulation or gradients over it live on"));
+}
+
+TEST_CASE("an optimizer that ends, or is assigned to, in the middle of a step in backward") {
+    const auto words = [](auto&& meddle) {
+        return last_words_of_rank([&](auto& rank) {
+            auto layer = toy::linear_layer<sk::FullShard>(rank);
+            sk::Model model{layer};
+            std::optional optimizer(sk::SGD{model, {.learning_rate = 0.1}});
+            sk::Accumulation accumulation{model};
+            optimizer->step_in_backward(accumulation);
+            meddle(model, optimizer);
+        });
+    };
+    CHECK(has(words([](auto&, auto& optimizer) { optimizer.reset(); }),
+              "an optimizer ended or was moved during a step in backward"));
+    CHECK(has(words([](auto& model, auto& optimizer) {
+                  *optimizer = sk::SGD{model, {.learning_rate = 0.2}};
+              }),
+              "an optimizer was assigned to during a step in backward"));
+    CHECK(words([](auto&, auto&) {}) == "it lives");
 }
 
 TEST_CASE("a container that outlives its rank") {
