@@ -73,12 +73,13 @@ class TrafficLog {
         return all;
     }
 
-    /// Adds what this rank communicated in another time, which ended before its newest communicators were made.
-    TrafficLog& operator+=(const TrafficLog& earlier) noexcept {
-        for (std::size_t i = 0; i < earlier.rows_.size(); ++i) {
-            rows_[i].calls += earlier.rows_[i].calls;
-            rows_[i].payload += earlier.rows_[i].payload;
-            rows_[i].moved += earlier.rows_[i].moved;
+    /// Adds what was communicated in another time, whichever communicators there were.
+    TrafficLog& operator+=(const TrafficLog& other) {
+        for (const Entry& row : other.rows_) {
+            Entry& own = rows_[add_communicator(row.axes) + static_cast<std::size_t>(row.verb)];
+            own.calls += row.calls;
+            own.payload += row.payload;
+            own.moved += row.moved;
         }
         return *this;
     }

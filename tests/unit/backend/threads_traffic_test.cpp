@@ -31,6 +31,20 @@ void expect_row(const TrafficLog::Entry& row, Verb verb, const char* axes, std::
 
 }  // namespace
 
+TEST_CASE("logs of other communicators are added by axes and verb") {
+    TrafficLog all;
+    all.record(all.add_communicator("dp"), Verb::all_gather, ByteCount(8), ByteCount(6));
+    TrafficLog other;
+    other.record(other.add_communicator("tp"), Verb::all_reduce, ByteCount(5), ByteCount(4));
+    other.record(other.add_communicator("dp"), Verb::all_gather, ByteCount(80), ByteCount(60));
+    all += other;
+    all += all;
+    const auto rows = all.entries();
+    expect(rows.size() == 2, "2 rows, got ", rows.size());
+    expect_row(rows[0], Verb::all_gather, "dp", 4, 176, 132);
+    expect_row(rows[1], Verb::all_reduce, "tp", 2, 10, 8);
+}
+
 TEST_CASE("threads: the log counts what four ranks move, against literals") {
     threads::launch(4, [](const Comm& world) {
         std::vector<float> shard(250);
