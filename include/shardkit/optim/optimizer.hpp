@@ -41,8 +41,6 @@ class OptimizerFrame;
 
 namespace shardkit SHARDKIT_FACE {
 
-class CombinedOptimizer;
-
 /// An optimizer over a model, whichever it is: AdamW, SGD, Lion, one of your own. A trainer that chooses at run time
 /// keeps a std::unique_ptr of it.
 ///     const auto norm = optimizer.step(std::move(accumulation), {.divisor = mean, .max_norm = 1.0});
@@ -142,7 +140,6 @@ class Optimizer {
   private:
     friend detail::Access;
     friend detail::UpdatesOfOptimizer;
-    friend CombinedOptimizer;
     friend detail::CombinedParts;
     friend detail::OptimizerFrame;
 

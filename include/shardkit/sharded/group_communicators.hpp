@@ -34,9 +34,6 @@ struct GroupCommunicators {
     }
 };
 
-/// Returns the extent of the mesh's axis dp, which a policy splits into shard groups.
-inline std::size_t dp_extent(const Rank& rank) { return rank.grid().extent(Dp::name); }
-
 /// Makes the communicators of a group that `policy` shards, of experts or of other parameters. Collective over the
 /// mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp

@@ -105,7 +105,7 @@ class Communicator {
         const host::DeviceMemory* const device = verbs_->device_memory();
         return device == nullptr ? nullptr : device->memory_copies(after, where);
     }
-    /// Returns the peak bytes of this rank's memory that peers see, where the engine places it.
+    /// Returns the peak bytes of this rank's memory that the engine has placed; on a GPU those of its own there too.
     std::size_t most_placed_bytes() const { return verbs_->most_placed_bytes(); }
 
     Communicator named(std::string_view axes) const {

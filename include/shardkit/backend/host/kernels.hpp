@@ -45,7 +45,7 @@ struct HostKernels {
     template <Element T>
     static void fill(InlineStream, std::span<T> to, std::type_identity_t<T> value) {
         static constexpr unsigned char zeros[sizeof(T)]{};
-        if (std::memcmp(&value, zeros, sizeof value) == 0) {
+        if (!to.empty() && std::memcmp(&value, zeros, sizeof value) == 0) {
             // Up to nine times as fast as elements one by one.
             std::memset(static_cast<void*>(to.data()), 0, to.size_bytes());
         } else {
