@@ -4,6 +4,7 @@
 #include <bit>
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 
 #include <shardkit/core/source_location.hpp>
 

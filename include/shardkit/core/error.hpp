@@ -98,7 +98,7 @@ class FileError : public std::runtime_error {
 
 }  // namespace shardkit
 
-namespace shardkit::detail SHARDKIT_FACE {
+namespace shardkit::detail SHARDKIT_FORM {
 
 [[noreturn]] void throw_argument(SourceLocation where, const Piece* pieces, std::size_t count);
 [[noreturn]] void throw_usage(SourceLocation where, const Piece* pieces, std::size_t count);
@@ -119,7 +119,7 @@ namespace shardkit::detail SHARDKIT_FACE {
 }
 #endif
 
-}  // namespace shardkit::detail SHARDKIT_FACE
+}  // namespace shardkit::detail SHARDKIT_FORM
 
 namespace shardkit {
 

@@ -61,7 +61,7 @@ class Piece {
 
 }  // namespace shardkit::detail
 
-namespace shardkit::detail SHARDKIT_FACE {
+namespace shardkit::detail SHARDKIT_FORM {
 
 /// Joins `count` pieces to one string. Compiled once, whatever the pieces are, as there are many messages, rarely
 /// made.
@@ -79,7 +79,7 @@ void append_joined(std::string& text, const Piece* pieces, std::size_t count);
 }
 #endif
 
-}  // namespace shardkit::detail SHARDKIT_FACE
+}  // namespace shardkit::detail SHARDKIT_FORM
 
 namespace shardkit::detail {
 

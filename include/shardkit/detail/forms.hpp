@@ -25,11 +25,13 @@
 /// files of the compiled form have its header, and the core has the definitions behind it, for which it is compiled
 /// once. So these have the same names for both, and others in header-only files, which may be compiled for another
 /// machine.
+/// SHARDKIT_FORM is the same of what does not differ in a checked build, nor names what does.
 #if defined(SHARDKIT_COMPILED) || defined(SHARDKIT_CORE)
-#define SHARDKIT_FACE SHARDKIT_CHECKED_BUILD::inline compiled_form
+#define SHARDKIT_FORM ::inline compiled_form
 #else
-#define SHARDKIT_FACE SHARDKIT_CHECKED_BUILD
+#define SHARDKIT_FORM
 #endif
+#define SHARDKIT_FACE SHARDKIT_CHECKED_BUILD SHARDKIT_FORM
 #ifdef SHARDKIT_CORE
 #define SHARDKIT_CORE_INLINE [[gnu::used]] inline
 #else

@@ -8,12 +8,12 @@
 #include <shardkit/detail/forms.hpp>
 #include <shardkit/param/parameter_record.hpp>
 
-namespace shardkit::detail SHARDKIT_FACE {
+namespace shardkit::detail SHARDKIT_FORM {
 /// Checks that tensors can be the parameters of the group at `path`: what Params and Shapes check, in part at compile
 /// time.
 /// @throws std::invalid_argument that names path and tensor, what was given and what was expected
 void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors, SourceLocation where);
-}  // namespace shardkit::detail SHARDKIT_FACE
+}  // namespace shardkit::detail SHARDKIT_FORM
 
 #ifndef SHARDKIT_COMPILED
 #include <cstddef>
@@ -22,7 +22,7 @@ void check_tensors(std::string_view path, std::span<const ParameterRecord> tenso
 #include <shardkit/detail/name_table.hpp>
 #include <shardkit/param/shapes.hpp>
 
-namespace shardkit::detail SHARDKIT_FACE {
+namespace shardkit::detail SHARDKIT_FORM {
 
 SHARDKIT_CORE_INLINE void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors,
                                         SourceLocation where) {
@@ -67,5 +67,5 @@ SHARDKIT_CORE_INLINE void check_tensors(std::string_view path, std::span<const P
     }
 }
 
-}  // namespace shardkit::detail SHARDKIT_FACE
+}  // namespace shardkit::detail SHARDKIT_FORM
 #endif
