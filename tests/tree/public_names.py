@@ -140,7 +140,7 @@ def names_of(header, text):
             continue
         namespace = NAMESPACE.match(head.strip()) if code == "{" else None
         if namespace:
-            spaces.append(re.sub(r"\binline\b|\bSHARDKIT_((?:CHECKED_)?BUILD|FACE|HOST_TARGET)\b|\s|::$", "", namespace["name"]).rstrip(":"))
+            spaces.append(re.sub(r"\binline\b|\bSHARDKIT_((?:CHECKED_)?BUILD|FACE|FORM|HOST_TARGET)\b|\s|::$", "", namespace["name"]).rstrip(":"))
             head, doc = "", []
             continue
         space = [part for name in spaces for part in name.split("::") if part]
