@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
@@ -51,6 +52,10 @@ inline List<OffloadPiece> cut_at_pieces(List<rules::UpdateRange>& ranges, std::s
     return pieces;
 }
 
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_BUILD {
+
 /// What an optimizer keeps of an offloaded group beside its states.
 struct OffloadedGroup {
     std::size_t piece = 0;  ///< elements of a piece; 0 where nothing is offloaded
@@ -68,4 +73,4 @@ struct OffloadedGroup {
     }
 };
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
@@ -24,7 +25,7 @@
 #include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/verbs/all_gather.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The number of elements that pass through host memory at a time between a user's values and an engine's buffers.
 /// Where the host reads those buffers, starting a copy costs nothing and the staging memory counts beside the plan's:
@@ -211,4 +212,4 @@ void write_rounded(const Rank& rank, const PlacedParameter& written, std::span<T
     }
 }
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_BUILD
