@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include <shardkit/backend/nccl/kernels_of.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/policy/policies.hpp>
@@ -152,6 +153,11 @@ struct LaunchedProducts {
 /// Matrices that travel to their owners, and gathers of codes, have the bits of one thread.
 bool other_trainers_differ() {
     const sk::DynamicPolicy policy(sk::FullShard{});
+    constexpr auto matrices = sk::nccl::detail::rule_kernels<sk::DefaultPrecision<float>, sk::rules::MuonRule>();
+    decltype(matrices)::In<sk::gpu::KernelLaunches>::calls();
+    constexpr auto codes =
+        sk::nccl::detail::rule_kernels<coded_training::Precision<sk::e4m3>, sk::rules::AdamWRule>();
+    decltype(codes)::In<sk::gpu::KernelLaunches>::calls();
     const auto of_matrices = muon_training::expected();
     const auto of_codes = coded_training::expected<sk::e4m3>();
     return fails_on_ranks("matrices",
