@@ -73,7 +73,7 @@ void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFac
 
 template <class Layer, class Optimizer>
 void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
-    auto& state = sk::detail::group_of(layer);
+    auto& state = sk::spi::group(layer);
     auto& gradients = state.gradients();
     const auto& table = state.geometry().table;
     const auto list = [&](sk::detail::Extent extent, const sk::detail::StoredElements& values,
@@ -113,7 +113,7 @@ Facts record_group(const Options& options) {
         train(layer, optimizer, options.microbatches, mine);  // the first step has no update to gather
         train(layer, optimizer, options.microbatches, mine);
         list_held(layer, optimizer, mine);
-        const auto& geometry = sk::detail::group_of(layer).geometry();
+        const auto& geometry = sk::spi::group(layer).geometry();
         for (const sk::PlacedParameter& p : geometry.parameters) { mine.parts.push_back(p.part); }
         if (rank.rank() != 0) { return; }
         facts.buffer_numel = geometry.buffer_numel;

@@ -85,7 +85,7 @@ void check_zeros() {
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         Layer layer{rank, "layer", tensors(true), Layer::Options{sk::DynamicPolicy(sk::FullShard{})}};
         sk::Model model{layer};
-        auto& state = sk::detail::group_of(layer);
+        auto& state = sk::spi::group(layer);
         sk::Accumulation accumulation{model};
         {
             const auto spoiled = accumulation.gradients(layer);

@@ -895,7 +895,7 @@ FORGOTTEN = """throw_usage_error(where, "'", path,
                               "': reduce() before any gradient was added; call add, add_zero or skip");"""
 # The ranks that have the same experts.
 ONE_EXPERTS_RANKS = """[&]() -> const Communicator& {
-    for (Group& group : Access::each(groups, where)) {
+    for (Group& group : spi::groups(groups, where)) {
         if (group.geometry().experts) { return group.communicators().data; }
     }
     return rank.world();

@@ -220,7 +220,7 @@ def code_headers(root):
 # Who needs the names of a namespace; a trainer needs those of all others.
 TRAINER = "For who writes a trainer"
 READERS = {"rules": "For who writes an optimizer or a policy", "engine": "For who writes an engine",
-           "host": "For who writes an engine"}
+           "host": "For who writes an engine", "spi": "For who writes a part"}
 
 
 def reader_of(name):

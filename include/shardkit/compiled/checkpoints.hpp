@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <shardkit/compiled/checkpoint_interface.hpp>
+#include <shardkit/detail/access.hpp>
 
 // What checkpoint.hpp is in the compiled form; its functions are described in checkpoint/save.hpp and load.hpp.
 

@@ -14,7 +14,6 @@
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/optimizer_members.hpp>
@@ -45,14 +44,14 @@ struct CombinedParts {
         : parts_(given) {
         constexpr auto nobody = static_cast<std::size_t>(-1);
         std::vector<std::vector<std::size_t>> updaters;  // the part that updates each parameter
-        for (const Group& group : Access::each(model, where)) {
+        for (const Group& group : spi::groups(model, where)) {
             numbers_.emplace(group.identity(), groups_.size());
             groups_.emplace_back().updated.resize(group.geometry().parameters.size());
             updaters.emplace_back(group.geometry().parameters.size(), nobody);
         }
         for (std::size_t p = 0; p < parts_.size(); ++p) { take(p, updaters, where); }
         std::size_t number = 0;
-        for (const Group& group : Access::each(model, where)) {
+        for (const Group& group : spi::groups(model, where)) {
             const List<char>& updated = groups_[number++].updated;
             for (std::size_t i = 0; i < updated.size(); ++i) {
                 const PlacedParameter& parameter = group.geometry().parameters[i];
@@ -65,7 +64,7 @@ struct CombinedParts {
     void require_here(SourceLocation where) const {
         for (std::size_t p = 0; p < parts_.size(); ++p) {
             const Optimizer& part = parts_[p];
-            if (part.identity_ == identities_[p] && !Access::moved_from(part.model_)) {
+            if (part.identity_ == identities_[p] && part.model_.valid()) {
                 part.require_here(where);
                 continue;
             }
@@ -103,7 +102,7 @@ struct CombinedParts {
     void take(std::size_t p, OptimizerFrame& frame, std::vector<std::vector<std::size_t>>& updaters,
               SourceLocation where) {
         std::size_t n = 0;
-        for (const Group& group : Access::each(frame.model(), where)) {
+        for (const Group& group : spi::groups(frame.model(), where)) {
             const List<char>& its = frame.updated(group);
             const auto found = numbers_.find(group.identity());
             if (found == numbers_.end()) {

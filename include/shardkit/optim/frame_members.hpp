@@ -36,29 +36,18 @@
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
-/// Whether a change is made, or only refused where it cannot be.
-enum class Change : std::uint8_t { check, make };
-
-/// What an optimizer holds of one group that it updates.
-struct OptimizerMemory {
-    Group* group = nullptr;
-    MemoryReader** reader = nullptr;  ///< where it keeps who reads this memory beside the rank's work
-    std::string rule;                 ///< what its rule is called
-    List<HeldMemory> held;
-};
-
 /// The updates of one optimizer's groups in backward passes.
 class UpdatesInBackward : public BackwardUpdates {
   public:
     virtual ~UpdatesInBackward() = default;
-    /// Closes a step.
-    virtual void close(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) = 0;
+    /// Checks that these options close the step as it began.
+    virtual void check_close(const StepOptions& options, SourceLocation where) = 0;
 };
 
 /// The narrowest arithmetic in which groups are updated.
 inline ElementType narrowest_arithmetic(const Model& model, SourceLocation where) {
     ElementType narrowest = ElementType::fp64;
-    for (const Group& group : Access::each(model, where)) {
+    for (const Group& group : spi::groups(model, where)) {
         if (group.geometry().arithmetic() == ElementType::fp32) { narrowest = ElementType::fp32; }
     }
     return narrowest;
@@ -75,11 +64,11 @@ template <class F>
 [[gnu::always_inline]] inline void OptimizerFrame::for_each_group(const F& f, SourceLocation where) {
     require_here(where);
     groups_->rewind();
-    for (Group& group : Access::each(model(), where)) { f(group, groups_->next(), groups_->table()); }
+    for (Group& group : spi::groups(model(), where)) { f(group, groups_->next(), groups_->table()); }
 }
 SHARDKIT_CORE_INLINE void OptimizerFrame::list(SourceLocation where) {
     groups_->start();
-    for (Group& group : Access::each(model(), where)) { groups_->list(group); }
+    for (Group& group : spi::groups(model(), where)) { groups_->list(group); }
 }
 SHARDKIT_CORE_INLINE void OptimizerFrame::make_tables(SourceLocation where) {
     auto& rank = numbers_->rank();
@@ -91,12 +80,12 @@ SHARDKIT_CORE_INLINE std::uint64_t OptimizerFrame::run(const Reduced& reduced, c
                                                        const StepShare& share, SourceLocation where) {
     list(where);
     const StatementHash stated =
-        numbers_->begin_step(Access::stated(reduced), Access::loss_scale(reduced), coefficient, share, where);
+        numbers_->begin_step(reduced.stated(), reduced.loss_scale_, coefficient, share, where);
     try {
         groups_->run(numbers_->rank(), numbers_->scalars(), numbers_->engine_options(), numbers_->first(), where);
         numbers_->run_first();
     } catch (...) {  // some groups are updated, and one perhaps in part
-        for (Group& group : Access::each(model(), where)) {
+        for (Group& group : spi::groups(model(), where)) {
             if (group.trainable() && !group.step().skipped()) { tear(group, "optimizer step", where); }
         }
         throw;
@@ -139,32 +128,12 @@ SHARDKIT_CORE_INLINE OptimizerFrame& OptimizerFrame::alone(std::string_view /*ve
 SHARDKIT_CORE_INLINE const List<char>& OptimizerFrame::updated(const Group& group) {
     return groups_->group_of(group).updated();
 }
-SHARDKIT_CORE_INLINE List<OptimizerMemory> OptimizerFrame::held(SourceLocation where) {
-    List<OptimizerMemory> all;
-    for_each_group(
-        [&](auto& state, auto& group, auto& /*table*/) {
-            if (!group.number()) { return; }
-            OptimizerMemory& its = all.push_back({&state, &group.reader(), options(where).rule->name(), {}});
-            group.list(state.geometry(), its.held);
-            groups_->list_own_shapes(state, its.held);
-        },
-        where);
-    return all;
-}
-SHARDKIT_CORE_INLINE List<GroupProgress> OptimizerFrame::progress(SourceLocation where) {
-    List<GroupProgress> all;
-    for_each_group(
-        [&](auto& /*state*/, auto& group, auto& table) {
-            if (group.number()) { all.push_back(group.progress(table)); }
-        },
-        where);
-    return all;
-}
-SHARDKIT_CORE_INLINE void OptimizerFrame::set_progress(std::span<const GroupProgress> of_groups, Change change,
-                                                       SourceLocation where) {
+SHARDKIT_CORE_INLINE const GroupProgress* OptimizerFrame::set_progress(const GroupProgress* of_groups, Change change,
+                                                                       SourceLocation where) {
+    const GroupProgress* behind = of_groups;
     // f(state, its group, the table, its progress) for those that it updates.
     const auto for_each = [&](const auto& f) {
-        const GroupProgress* next = of_groups.data();
+        const GroupProgress* next = of_groups;
         for_each_group(
             [&](auto& state, auto& group, auto& table) {
                 if (group.number()) { f(state, group, table, *next++); }
@@ -180,25 +149,25 @@ SHARDKIT_CORE_INLINE void OptimizerFrame::set_progress(std::span<const GroupProg
                                "StateFormat::bf16 or full");
         }
         as_chosen = group.takes(progress) && as_chosen;
+        ++behind;
     });
     if (!as_chosen) { require_not_captured(where); }
-    if (change == Change::check) { return; }
+    if (change == Change::check) { return behind; }
     if (as_chosen) {
-        return for_each([](auto& /*state*/, auto& group, auto& table, const GroupProgress& progress) {
+        for_each([](auto& /*state*/, auto& group, auto& table, const GroupProgress& progress) {
             group.set_progress(progress, table);
         });
+        return behind;
     }
     // The tables are made anew for parameters that had one choice of hyper-parameters and are not as far as each
     // other any more.
     groups_->restart();
-    const GroupProgress* next = of_groups.data();
-    for (Group& group : Access::each(model(), where)) {
+    const GroupProgress* next = of_groups;
+    for (Group& group : spi::groups(model(), where)) {
         next += groups_->choose(group, numbers_->param_groups(), next) ? 1 : 0;
     }
     make_tables(where);
-}
-SHARDKIT_CORE_INLINE StatementHash OptimizerFrame::hyper_parameters(SourceLocation where) {
-    return numbers_->read_hash(where);
+    return behind;
 }
 SHARDKIT_CORE_INLINE void OptimizerFrame::require_not_captured(SourceLocation where) {
     if (!groups_->captured()) { return; }
@@ -233,7 +202,7 @@ SHARDKIT_CORE_INLINE void OptimizerFrame::set_param_groups(std::vector<ParamGrou
     const std::span<const ParamGroup> to(param_groups.data(), param_groups.size());
     require_matches(model(), to, where);
     List<Statements> choices;
-    for (Group& group : Access::each(model(), where)) {
+    for (Group& group : spi::groups(model(), where)) {
         numbers_->require_same_groups(group.geometry(), to, where);
         choices.push_back(param_group_statements(group.geometry(), to, where));
     }
@@ -252,7 +221,7 @@ SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const An
       groups_(std::move(groups)) {
     require_matches(model, numbers_->param_groups(), where);
     auto& rank = detail::rank_of(model, where);
-    for (Group& group : Access::each(model, where)) {
+    for (Group& group : spi::groups(model, where)) {
         numbers_->add_group(rank, group.geometry(), where);
         groups_->add(group, options, numbers_->param_groups(), where);
     }

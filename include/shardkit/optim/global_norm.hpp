@@ -6,7 +6,6 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
@@ -28,6 +27,11 @@ namespace shardkit SHARDKIT_CHECKED_BUILD {
 /// taken.
 class GlobalNorm {
   public:
+    /// Of a step that takes none.
+    GlobalNorm() noexcept = default;
+    /// `total`: the slot that was taken last.
+    GlobalNorm(const detail::NormMemory& memory, const double* total, std::uint64_t gradients) noexcept;
+
     /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
     /// infinite after an infinite element and NaN after a NaN.
     /// @throws UsageError when so many norms were taken since that this one's memory was used again
@@ -42,12 +46,6 @@ class GlobalNorm {
     std::uint64_t gradients() const noexcept { return gradients_; }
 
   private:
-    friend detail::Access;
-    /// Of a step that takes none.
-    GlobalNorm() noexcept = default;
-    /// `total`: the slot that was taken last.
-    GlobalNorm(const detail::NormMemory& memory, const double* total, std::uint64_t gradients) noexcept;
-
     detail::NormTotal read(SourceLocation where) const;
 
     const detail::NormMemory* memory_ = nullptr;  // null: none was taken

@@ -61,15 +61,15 @@ namespace detail {
 inline std::span<const PartialNorms> partial_norms(const Reduced& reduced, NormMemory& memory, SourceLocation where) {
     const Model& groups = reduced.groups(where);
     std::size_t parameters = 0;
-    for (Group& group : Access::each(groups, where)) { parameters += group.geometry().parameters.size(); }
+    for (Group& group : spi::groups(groups, where)) { parameters += group.geometry().parameters.size(); }
     const std::span<PartialNorms> norms = memory.partial_norms(parameters);
     const auto compute = detail::rank_of(groups, where).compute_stream();
     double* const scale = memory.scratch().data();
     host::AnyKernels::run_once(
-        compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scale,
+        compute, BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scale,
                            std::span(reinterpret_cast<double*>(norms.data()), norms.size_bytes() / sizeof(double))});
     std::size_t first = 0;
-    for (Group& group : Access::each(groups, where)) {
+    for (Group& group : spi::groups(groups, where)) {
         const std::size_t count = group.geometry().parameters.size();
         if (group.trainable() && !group.step().skipped()) {
             group.gradients().wait();
@@ -92,7 +92,7 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
     auto& memory = NormMemory::begin(rank);
     const auto compute = rank.compute_stream();
     const auto reduction = rank.reduction_stream();
-    for (Group& group : Access::each(groups, where)) {
+    for (Group& group : spi::groups(groups, where)) {
         directed = group.directed();
         memory.add_updates(group.statements().updates());
     }
@@ -102,9 +102,9 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
     const std::span<double> sums = scratch.subspan(1);
     const bool squares = kind == NormKind::two;
     if (squares) {
-        host::AnyKernels::run_once(
-            compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), sums});
-        for (Group& group : Access::each(groups, where)) {
+        host::AnyKernels::run_once(compute,
+                                   BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scratch.data(), sums});
+        for (Group& group : spi::groups(groups, where)) {
             if (!group.trainable()) { continue; }
             if (!group.step().skipped()) { group.gradients().wait(); }
             memory.list(group);
@@ -117,7 +117,7 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
     directed.communicates(Act::norm);
     reduction.wait(compute.record());
     all_reduce_span(rank.world(), TreelessOp(squares ? ReduceOp::sum : ReduceOp::max), squares ? sums : sums.first(2),
-                    reduction, {where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())});
+                    reduction, {where, memory.subject(), memory.stated(reduced.stated().gradients_hash())});
     compute.wait(reduction.record());
     double* const total = memory.take_total();
     const FinishNorm finish{sums.data(), total, kind};
@@ -127,7 +127,7 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
         host::AnyKernels::run_once(compute, finish);
     }
     directed.after(Act::norm, where);
-    return Access::make<GlobalNorm>(memory, total, reduced.identity());
+    return {memory, total, reduced.identity()};
 }
 SHARDKIT_CORE_INLINE GlobalNorm global_norm(const Reduced& reduced, NormKind kind, SourceLocation where) {
     return global_norm(reduced, kind, NormFor::any, where);

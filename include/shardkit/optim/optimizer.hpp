@@ -11,7 +11,6 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/machine/act.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
@@ -37,6 +36,9 @@ struct CombinedParts;
 
 namespace shardkit::detail SHARDKIT_FACE {
 class OptimizerFrame;
+}
+namespace shardkit::spi SHARDKIT_FACE {
+class OptimizerContents;
 }
 
 namespace shardkit SHARDKIT_FACE {
@@ -123,7 +125,7 @@ class Optimizer {
     /// @throws UsageError when it is not the model's
     template <class Layer>
     std::uint64_t steps(const Layer& layer, SourceLocation where = SourceLocation::current()) const {
-        return steps_of(detail::group_of(layer, where), where);
+        return steps_of(spi::group(layer, where), where);
     }
 
   protected:
@@ -138,7 +140,7 @@ class Optimizer {
     void require_between_steps(std::string_view verb, SourceLocation where) const;
 
   private:
-    friend detail::Access;
+    friend spi::OptimizerContents;
     friend detail::UpdatesOfOptimizer;
     friend detail::CombinedParts;
     friend detail::OptimizerFrame;

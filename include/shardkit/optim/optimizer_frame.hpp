@@ -9,7 +9,6 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/options.hpp>
@@ -21,10 +20,10 @@ struct StatedStep;
 }  // namespace shardkit::detail
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
-enum class Change : std::uint8_t;
+/// Whether a change is made, or only refused where it cannot be.
+enum class Change : std::uint8_t { check, make };
 class OptimizerNumbers;
 class OptimizerGroups;
-struct OptimizerMemory;
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
 
 namespace shardkit::detail SHARDKIT_FACE {
@@ -62,7 +61,7 @@ class OptimizerFrame : public Optimizer {
     std::size_t bytes_beside_states(SourceLocation where) const;
 
   private:
-    friend Access;
+    friend spi::OptimizerContents;
     friend UpdatesOfOptimizer;
     friend CombinedParts;
     friend shardkit::Optimizer;
@@ -85,14 +84,8 @@ class OptimizerFrame : public Optimizer {
     OptimizerFrame& alone(std::string_view verb, SourceLocation where) override;
     /// Which parameters of a group it updates.
     const List<char>& updated(const Group& group);
-    /// What it holds of each group that it updates, in order.
-    List<OptimizerMemory> held(SourceLocation where);
-    /// How far its updates of each of these groups are. Waits for the compute stream.
-    List<GroupProgress> progress(SourceLocation where);
-    /// Sets that, or refuses it.
-    void set_progress(std::span<const GroupProgress> of_groups, Change change, SourceLocation where);
-    /// The hash of its hyper-parameters in the engine's memory. Waits likewise.
-    std::uint64_t hyper_parameters(SourceLocation where);
+    /// See OptimizerContents. @returns what is behind the progress of its groups
+    const GroupProgress* set_progress(const GroupProgress* of_groups, Change change, SourceLocation where);
     void require_not_captured(SourceLocation where);
 
     Owned<OptimizerNumbers> numbers_;

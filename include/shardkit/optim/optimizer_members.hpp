@@ -19,6 +19,7 @@
 #include <shardkit/optim/frame_members.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_contents.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -69,10 +70,8 @@ SHARDKIT_CORE_INLINE void Optimizer::step_alone(Reduced&& reduced, SourceLocatio
 SHARDKIT_CORE_INLINE GlobalNorm Optimizer::step(Accumulation&& accumulation, const StepOptions& options,
                                                 SourceLocation where) {
     detail::validate_max_norm(options.max_norm, "optimizer step", where);
-    if (detail::Access::backward(accumulation).get() != nullptr) {
-        return close_backward(std::move(accumulation), options, where);
-    }
-    check_model(detail::Access::groups(accumulation, where), where);
+    if (accumulation.backward_.get() != nullptr) { return close_backward(std::move(accumulation), options, where); }
+    check_model(accumulation.groups(where), where);
     Reduced reduced = options.loss_scale == nullptr
                           ? reduce(std::move(accumulation), options.divisor, where)
                           : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
@@ -101,7 +100,7 @@ SHARDKIT_CORE_INLINE void Optimizer::step_clipped(Reduced&& reduced, const ClipC
 }
 
 SHARDKIT_CORE_INLINE void Optimizer::require_here(SourceLocation where) const {
-    if (detail::Access::moved_from(model_)) {
+    if (!model_.valid()) {
         detail::Group::refuse_use(where,
                                   "an optimizer was used after it was moved from: use the one that it was moved to");
     }
@@ -122,17 +121,18 @@ SHARDKIT_CORE_INLINE void Optimizer::require_own(const Model& gradients, SourceL
 
 SHARDKIT_CORE_INLINE GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const StepOptions& options,
                                                           SourceLocation where) {
-    if (detail::Access::backward(accumulation).get() != in_backward_.get()) {
+    if (accumulation.backward_.get() != in_backward_.get()) {
         detail::Group::refuse_use(
             where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
     }
-    in_backward_->close(std::move(accumulation), options, where);
-    return detail::Access::make<GlobalNorm>();
+    in_backward_->check_close(options, where);
+    const detail::StepScope closed = std::move(accumulation).finish(where);
+    return {};
 }
 
 SHARDKIT_CORE_INLINE void Optimizer::check_model(const Model& gradients, SourceLocation where) const {
     require_own(gradients, where);
-    for (detail::Group& group : detail::Access::each(model_, where)) { group.begin_update(where); }
+    for (detail::Group& group : spi::groups(model_, where)) { group.begin_update(where); }
 }
 
 SHARDKIT_CORE_INLINE void Optimizer::check_step(const Model& gradients, schedule::Act first,
@@ -140,7 +140,7 @@ SHARDKIT_CORE_INLINE void Optimizer::check_step(const Model& gradients, schedule
     require_here(where);
     if (!left_out_.empty() || !(gradients == model_)) { check_model(gradients, where); }
     bool expected = false;
-    for (detail::Group& group : detail::Access::each(model_, where)) {
+    for (detail::Group& group : spi::groups(model_, where)) {
         expected = expected || group.expect_update(first, where);
         group.begin_update(where);
     }
@@ -148,13 +148,11 @@ SHARDKIT_CORE_INLINE void Optimizer::check_step(const Model& gradients, schedule
 
 SHARDKIT_CORE_INLINE void Optimizer::update(Reduced&& reduced, const ClipCoefficient& coefficient,
                                             SourceLocation where) {
-    for (detail::Group& group : detail::Access::each(model_, where)) { group.announce_update(where); }
+    for (detail::Group& group : spi::groups(model_, where)) { group.announce_update(where); }
     const Reduced consumed(std::move(reduced));
     const detail::StatementHash stated = run(consumed, coefficient, {}, where);
     std::size_t number = 0;
-    for (detail::Group& group : detail::Access::each(model_, where)) {
-        group.end_update(stated, choices(number++), where);
-    }
+    for (detail::Group& group : spi::groups(model_, where)) { group.end_update(stated, choices(number++), where); }
 }
 SHARDKIT_CORE_INLINE double Optimizer::learning_rate(SourceLocation where) const {
     return const_cast<Optimizer&>(*this).leading("learning_rate", where).options(where).learning_rate;
@@ -189,7 +187,7 @@ SHARDKIT_CORE_INLINE void Optimizer::set_rates(double to, double from, SourceLoc
 SHARDKIT_CORE_INLINE std::uint64_t Optimizer::steps_of(const detail::Group& group, SourceLocation where) const {
     require_here(where);
     bool known = false;
-    for (const detail::Group& each : detail::Access::each(model_, where)) { known = known || &each == &group; }
+    for (const detail::Group& each : spi::groups(model_, where)) { known = known || &each == &group; }
     if (!known) { group.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
     // Parts whose tensors a load has brought together may have taken different numbers.
     std::uint64_t most = 0;
@@ -200,9 +198,9 @@ SHARDKIT_CORE_INLINE std::uint64_t Optimizer::steps_of(const detail::Group& grou
     return most;
 }
 SHARDKIT_CORE_INLINE void Optimizer::list_shards(std::vector<ShardInfo>& list) {
-    detail::Access::for_each_state(
-        *this, [&](const auto& group, const auto& each) { detail::list_shards(group.geometry(), each, list); },
-        SourceLocation{});
+    spi::OptimizerContents(*this, SourceLocation{}).for_each_state([&](const auto& group, const auto& each) {
+        detail::list_shards(group.geometry(), each, list);
+    });
 }
 
 }  // namespace SHARDKIT_FACE

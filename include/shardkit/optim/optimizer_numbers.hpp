@@ -14,7 +14,6 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/journal.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
@@ -79,7 +78,7 @@ namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
         std::size_t parameters = 0;
         std::string known;
         bool decides = false;
-        for (const Group& group : Access::each(model, where)) {
+        for (const Group& group : spi::groups(model, where)) {
             for (const PlacedParameter& p : group.geometry().parameters) {
                 constexpr std::size_t most = 32;
                 if (++parameters <= most) {

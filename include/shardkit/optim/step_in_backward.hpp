@@ -39,7 +39,7 @@ class UpdatesOfOptimizer final : public UpdatesInBackward {
     void update_group(Group& group, SourceLocation where) override {
         optimizer_->require_here(where);
         std::size_t number = 0;
-        for (const Group& each : Access::each(optimizer_->model_, where)) {
+        for (const Group& each : spi::groups(optimizer_->model_, where)) {
             if (&each == &group) { break; }
             ++number;
         }
@@ -60,11 +60,11 @@ class UpdatesOfOptimizer final : public UpdatesInBackward {
         const SourceLocation where = optimizer_->backward_->where;
         optimizer_->backward_.reset();
         if (end == BackwardUpdates::End::complete) { return; }
-        for (Group& group : Access::each(optimizer_->model_, where)) {
+        for (Group& group : spi::groups(optimizer_->model_, where)) {
             if (group.step().updated()) { frame_->tear(group, TornValues::step, where); }
         }
     }
-    void close(Accumulation&& accumulation, const StepOptions& options, SourceLocation where) override {
+    void check_close(const StepOptions& options, SourceLocation where) override {
         refuse_all_gradients("step", options, where);
         static_cast<void>(rank_of(optimizer_->model_, where));
         const double divisor = divisor_of(optimizer_->model_, options.divisor, where);
@@ -74,7 +74,6 @@ class UpdatesOfOptimizer final : public UpdatesInBackward {
                               ", and step_in_backward at ", begun.where.file, ":", begun.where.line, " gave ",
                               number_text(begun.divisor), "; expected the same");
         }
-        const StepScope closed = Access::finish(std::move(accumulation), where);
     }
 
     Optimizer* optimizer_ = nullptr;
@@ -90,13 +89,13 @@ SHARDKIT_CORE_INLINE void Optimizer::step_in_backward(Accumulation& accumulation
     using Updates = detail::UpdatesOfOptimizer;
     require_between_steps("step_in_backward", where);
     Updates::refuse_all_gradients("step_in_backward", options, where);
-    if (detail::Access::backward(accumulation).get() != nullptr) {
+    if (accumulation.backward_.get() != nullptr) {
         detail::Group::refuse_use(
             where, "optimizer step_in_backward: another optimizer updates the groups of this accumulation already");
     }
-    const Model& groups = detail::Access::groups(accumulation, where);
+    const Model& groups = accumulation.groups(where);
     require_own(groups, where);
-    for (detail::Group& group : detail::Access::each(groups, where)) {
+    for (detail::Group& group : spi::groups(groups, where)) {
         if (!group.trainable()) { continue; }
         if (group.directed().led()) { group.refuse_group(where, "step_in_backward while a schedule is followed"); }
         if (group.step().added() > 0 || group.step().taken()) {
@@ -112,8 +111,8 @@ SHARDKIT_CORE_INLINE void Optimizer::step_in_backward(Accumulation& accumulation
     stated.max_norm = unlimited;
     if (!in_backward_) { in_backward_ = detail::Owned<detail::UpdatesInBackward>(new Updates); }
     static_cast<Updates&>(*in_backward_).begin(*this, alone("step_in_backward", where), stated, where);
-    for (detail::Group& group : detail::Access::each(groups, where)) { group.step().update_in_backward(); }
-    detail::Access::backward(accumulation).begin(*in_backward_);
+    for (detail::Group& group : spi::groups(groups, where)) { group.step().update_in_backward(); }
+    accumulation.backward_.begin(*in_backward_);
 }
 
 }  // namespace shardkit SHARDKIT_FACE

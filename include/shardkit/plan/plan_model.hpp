@@ -14,7 +14,7 @@ namespace shardkit {
 /// Returns the description of a group that exists. It refers to the group's path.
 template <class Layer>
 planner::GroupDescription describe_group(const Layer& layer) {
-    return detail::group_of(layer).geometry().description();
+    return spi::group(layer).geometry().description();
 }
 
 /// Returns the descriptions of a model's groups, in order. They refer to the groups' paths.

@@ -32,9 +32,8 @@ namespace recorder {
 struct RecentCall;
 }
 namespace detail {
-struct Access;
 class RankResources;
-}  // namespace detail
+}
 }  // namespace shardkit
 
 namespace shardkit SHARDKIT_FACE {
@@ -201,7 +200,7 @@ class Rank : detail::NotCopied {
     T& kept();
 
   private:
-    friend detail::Access;
+    friend detail::RankResources;
 
     template <class T>
     HostBuffer<T> allocate(std::size_t n, detail::PlacedMemory (Rank::*placed)(std::size_t bytes) const) const {

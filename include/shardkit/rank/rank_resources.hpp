@@ -18,7 +18,6 @@
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -42,6 +41,8 @@ class RankResources : NotCopied {
         : world(of), pools(in_flight, {&world, [](const void* comm, std::size_t bytes) {
                                            return static_cast<const Communicator*>(comm)->buffer<std::uint8_t>(bytes);
                                        }}) {}
+
+    static RankResources& of(const Rank& rank) noexcept { return *rank.resources_; }
 
     /// Returns the communicator over a group of ranks under a label, and makes it on first use.
     Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {

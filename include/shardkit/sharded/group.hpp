@@ -13,7 +13,6 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>

@@ -12,6 +12,7 @@
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/rank/rank_resources.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/verbs/communicator.hpp>
 
@@ -32,7 +33,7 @@ HostBuffer<T> group_buffer(const Rank& rank, std::string_view path, std::string_
 /// @throws MemoryError when there is no memory
 inline SlotLease group_lease(Rank& rank, const GroupGeometry& group, SlotPurpose purpose, std::size_t bytes) {
     try {
-        return SlotLease(Access::pools(rank), purpose, bytes, group.alike);
+        return SlotLease(RankResources::of(rank).pools, purpose, bytes, group.alike);
     } catch (const std::bad_alloc&) { throw MemoryError(group.path, bytes, concat(name(purpose), " buffer")); }
 }
 

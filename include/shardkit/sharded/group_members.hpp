@@ -27,7 +27,7 @@ inline Group::Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elemen
     if (statements_.compares_values() && !adopted.parameters.empty()) {
         statements_.before_next([this] { digest_adopted(); });
     }
-    Access::living(rank).push_back(&geometry_.path);
+    RankResources::of(rank).living.push_back(&geometry_.path);
 }
 
 inline Group::Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elements, const AdoptedElements& adopted,
@@ -99,7 +99,7 @@ inline Group::~Group() {
         end_program("'", path(), "' ended or was assigned to while a save of it is pending: commit it before");
     }
     // Searched from the end: groups mostly end in reverse order.
-    Access::living(rank_).erase_if([this](const std::string* other) { return other == &geometry_.path; });
+    RankResources::of(rank_).living.erase_if([this](const std::string* other) { return other == &geometry_.path; });
     rank_.settle();
 }
 

@@ -12,7 +12,6 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/elements.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
@@ -109,11 +108,21 @@ void initialize_values(Group& group, F& value, SourceLocation where) {
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
 
 namespace shardkit SHARDKIT_CHECKED_BUILD {
+class GroupRef;
+}
+namespace shardkit::spi SHARDKIT_CHECKED_BUILD {
+/// All that the library has of a group; see sharded/group.hpp.
+detail::Group& group(const GroupRef& ref, SourceLocation where = SourceLocation::current()) noexcept;
+}  // namespace shardkit::spi SHARDKIT_CHECKED_BUILD
+
+namespace shardkit SHARDKIT_CHECKED_BUILD {
 
 /// One group of a model without its types, as model.for_each passes it on. An accumulation's add_zero, skip and
 /// set_microbatches and an optimizer's steps accept it like a Sharded. It refers to the group, which must outlive it.
 class GroupRef {
   public:
+    explicit GroupRef(detail::Group& group) noexcept : group_(&group) {}
+
     const std::string& path() const noexcept { return detail::path_of(*group_); }
     bool trainable() const noexcept { return detail::trains(*group_); }
     /// Returns the sizes of the flat buffer and of its shards.
@@ -153,11 +162,13 @@ class GroupRef {
     }
 
   private:
-    friend detail::Access;
-    explicit GroupRef(detail::Group& group) noexcept : group_(&group) {}
-    detail::Group& live(SourceLocation /*where*/) const noexcept { return *group_; }
+    friend detail::Group& spi::group(const GroupRef& ref, SourceLocation where) noexcept;
 
     detail::Group* group_;
 };
 
 }  // namespace shardkit SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::spi SHARDKIT_CHECKED_BUILD {
+inline detail::Group& group(const GroupRef& ref, SourceLocation /*where*/) noexcept { return *ref.group_; }
+}  // namespace shardkit::spi SHARDKIT_CHECKED_BUILD

@@ -64,6 +64,14 @@ struct AdoptedMemory {
 
 }  // namespace shardkit
 
+namespace shardkit SHARDKIT_CHECKED_BUILD {
+class Model;
+}
+namespace shardkit SHARDKIT_FACE {
+class Accumulation;
+class Reduced;
+}  // namespace SHARDKIT_FACE
+
 namespace shardkit SHARDKIT_BUILD {
 
 template <class State, class Placement>
@@ -216,13 +224,13 @@ class Sharded {
     /// @throws  UsageError when it would have to gather; see summon_full_params
     [[nodiscard]] Window unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
         live(where).open_window(gathers, where);
-        return detail::Access::make<PendingWindow>(*state_, where).wait();
+        return PendingWindow(*state_, where).wait();
     }
 
     /// Starts the gather, with the cost and errors of unshard; `std::move(pending).wait()` returns the window.
     [[nodiscard]] PendingWindow begin_unshard(SourceLocation where = SourceLocation::current()) {
         live(where).open_window(Gathers::when_stale, where);
-        return detail::Access::make<PendingWindow>(*state_, where);
+        return PendingWindow(*state_, where);
     }
 
     /// Ends a window; full parameters are released where the policy says so. Local work.
@@ -299,19 +307,17 @@ class Sharded {
 
     /// Returns the elements that this rank holds of each parameter and of its master weights.
     std::vector<ShardInfo> shards(SourceLocation where = SourceLocation::current()) const {
-        return live(where).ref().shards();
+        return ref(where).shards();
     }
 
-    const std::string& path(SourceLocation where = SourceLocation::current()) const {
-        return live(where).ref().path();
-    }
+    const std::string& path(SourceLocation where = SourceLocation::current()) const { return ref(where).path(); }
     /// Returns the sizes of the flat buffer and of its shards.
     const layout::FlatLayout& layout(SourceLocation where = SourceLocation::current()) const {
-        return live(where).ref().layout();
+        return ref(where).layout();
     }
     /// Returns the name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters(SourceLocation where = SourceLocation::current()) const {
-        return detail::parameters_of(live(where).any_group());
+        return ref(where).parameters();
     }
     /// Calls f(place, number) for each parameter, in order, as named_parameters() of PyTorch. `place` is its
     /// PlacedParameter; window.view(number), load(number, ...) and the like take `number`.
@@ -332,11 +338,14 @@ class Sharded {
         }
     }
     const Policy& policy(SourceLocation where = SourceLocation::current()) const { return live(where).policy(); }
-    bool trainable(SourceLocation where = SourceLocation::current()) const { return live(where).ref().trainable(); }
+    bool trainable(SourceLocation where = SourceLocation::current()) const { return ref(where).trainable(); }
     Rank& rank(SourceLocation where = SourceLocation::current()) const { return live(where).rank(); }
+    /// Returns the group without its types.
+    GroupRef ref(SourceLocation where = SourceLocation::current()) const { return live(where).ref(); }
 
   private:
-    friend detail::Access;
+    friend Model;
+    friend Accumulation;
     explicit Sharded(detail::Owned<State> state) : state_(std::move(state)) {}
 
     /// Returns the state behind this object. @throws UsageError when it was moved from

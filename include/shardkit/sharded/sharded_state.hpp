@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <shardkit/core/checked.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/shapes.hpp>
@@ -76,7 +75,7 @@ class ShardedState : NotCopied {
     Rank& rank() const noexcept { return rank_; }
     const Policy& policy() const noexcept { return policy_; }
     detail::Group& any_group() const noexcept { return *group_; }
-    GroupRef ref() const noexcept { return Access::make<GroupRef>(*group_); }
+    GroupRef ref() const noexcept { return GroupRef(*group_); }
     template <class NameOrNumber>
     std::size_t number_of(const NameOrNumber& parameter, SourceLocation where) const {
         if constexpr (std::integral<NameOrNumber>) {

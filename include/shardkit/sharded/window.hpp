@@ -8,7 +8,7 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
+#include <shardkit/core/source_location.hpp>
 
 // clang's typestate attributes: with -Wconsumed, the use of a window after its end is a compile-time warning. A
 // window that is passed by reference has an unknown state and may be used. Other compilers would warn about the
@@ -89,7 +89,6 @@ class SHARDKIT_CONSUMABLE Window {
     bool belongs_to(const State& state) const noexcept { return state_ == &state; }
 
   private:
-    friend detail::Access;
     friend PendingWindow<State>;
     SHARDKIT_RETURNS_UNCONSUMED Window(State& open_state, SourceLocation opened) noexcept
         : state_(&open_state), opened_(opened) {}
@@ -103,6 +102,9 @@ class SHARDKIT_CONSUMABLE Window {
 template <class State>
 class PendingWindow {
   public:
+    /// Of a group whose gather has begun.
+    PendingWindow(State& open_state, SourceLocation opened) noexcept
+        : window_(open_state, opened), state_(&open_state) {}
     PendingWindow(PendingWindow&&) noexcept = default;
     PendingWindow& operator=(PendingWindow&& other) noexcept {
         PendingWindow taken(std::move(other));
@@ -123,10 +125,6 @@ class PendingWindow {
     }
 
   private:
-    friend detail::Access;
-    PendingWindow(State& open_state, SourceLocation opened) noexcept
-        : window_(open_state, opened), state_(&open_state) {}
-
     Window<State> window_;
     State* state_;
 };

@@ -8,13 +8,14 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/dynamic.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/step/argument_types.hpp>
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/step_scope.hpp>
 
 namespace shardkit SHARDKIT_FACE {
+
+class Optimizer;
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step. It
 /// covers all groups of the model, so that the norm and the update cannot miss one: a group without a gradient is an
@@ -54,7 +55,7 @@ class Accumulation {
     /// in each.
     template <class Layer, std::integral Count>
     void set_microbatches(Layer& layer, Count count, SourceLocation where = SourceLocation::current()) {
-        set_of(detail::group_of(layer, where), count_of(count, where), where);
+        set_of(spi::group(layer, where), count_of(count, where), where);
     }
 
     /// Hands out the gradients of one microbatch of `layer`, for the backward pass to add to. They start at zero, or
@@ -64,9 +65,9 @@ class Accumulation {
     /// model's
     template <class Layer>
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        auto& state = detail::Access::state(layer, where);
+        auto& state = layer.live(where);
         take(state.any_group(), where);
-        return detail::Access::make<typename Layer::Gradients>(state, where);
+        return typename Layer::Gradients(state, where);
     }
 
     /// Adds the gradients of one microbatch, and reduces them where the policy does so every microbatch. The last
@@ -74,7 +75,7 @@ class Accumulation {
     /// @throws UsageError when the handle was added before; CommError when the engine fails
     template <class State, class AxisSet>
     void add(Gradients<State, Partial<AxisSet>>&& handle, SourceLocation where = SourceLocation::current()) {
-        State* const state = detail::Access::release(handle);
+        State* const state = handle.release();
         if (state == nullptr) {
             State::refuse_use(where, "Accumulation::add: this gradient handle was already added");
         }
@@ -90,18 +91,23 @@ class Accumulation {
     /// collective.
     template <class Layer>
     void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        add_zeros(detail::group_of(layer, where), where);
+        add_zeros(spi::group(layer, where), where);
     }
 
     /// Marks `layer` as having no gradient in this step on any rank. No collective runs, and the optimizer leaves its
     /// parameters, states and step count unchanged (as PyTorch does for a gradient of None).
     template <class Layer>
     void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        skip_step(detail::group_of(layer, where), where);
+        skip_step(spi::group(layer, where), where);
     }
 
+    /// The groups of the model.
+    /// @throws UsageError when it was reduced
+    const Model& groups(SourceLocation where = SourceLocation::current()) const;
+
   private:
-    friend detail::Access;
+    friend Optimizer;
+    friend Reduced;
 
     template <std::integral Count>
     static std::size_t count_of(Count count, SourceLocation where) {
@@ -117,7 +123,6 @@ class Accumulation {
     void add_taken(detail::Group& group, SourceLocation where);
     void add_zeros(detail::Group& group, SourceLocation where);
     void skip_step(detail::Group& group, SourceLocation where);
-    const Model& groups(SourceLocation where) const;
     /// Makes the remaining reductions and hands the step over.
     detail::StepScope finish(SourceLocation where) &&;
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -23,7 +22,7 @@ namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 inline StepDirector* director_of(const Model& groups, SourceLocation where) {
     StepDirector* first = nullptr;
     std::size_t number = 0;
-    for (Group& group : Access::each(groups, where)) {
+    for (Group& group : spi::groups(groups, where)) {
         StepDirector* const its = group.directed().any();
         if (number++ == 0) { first = its; }
         if (its != first) {
@@ -41,13 +40,13 @@ SHARDKIT_CORE_INLINE StepScope::StepScope(const Model& groups, std::size_t count
     StepDirector* const director = director_of(groups, where);
     std::size_t begun = 0;
     try {
-        for (Group& group : Access::each(groups, where)) {
+        for (Group& group : spi::groups(groups, where)) {
             group.begin_step(number_, count, where);
             ++begun;
         }
         if (director != nullptr) [[unlikely]] { director->begin_step(begun, where); }
     } catch (...) {
-        for (Group& group : Access::each(groups, where)) {
+        for (Group& group : spi::groups(groups, where)) {
             if (begun-- == 0) { break; }
             group.end_step();
         }
@@ -60,7 +59,7 @@ SHARDKIT_CORE_INLINE StepScope::~StepScope() {  // NOLINT(bugprone-exception-esc
     // The director is looked up here and not stored: a recorder ends when `record` returns, even before the step
     // does. The groups are alive: one that ends during a step ends the program.
     StepDirector* director = nullptr;
-    for (Group& group : Access::each(groups_, SourceLocation{})) {
+    for (Group& group : spi::groups(groups_, SourceLocation{})) {
         group.end_step();
         director = group.directed().director();
     }
@@ -142,15 +141,14 @@ SHARDKIT_CORE_INLINE void Accumulation::skip_step(detail::Group& group, SourceLo
 
 SHARDKIT_CORE_INLINE void Accumulation::set_all(std::size_t count, SourceLocation where) {
     const Model& model = groups(where);
-    using detail::Access;
-    for (detail::Group& group : Access::each(model, where)) { detail::check_number(group, count, where); }
-    for (detail::Group& group : Access::each(model, where)) { detail::set_number(backward_, group, count, where); }
+    for (detail::Group& group : spi::groups(model, where)) { detail::check_number(group, count, where); }
+    for (detail::Group& group : spi::groups(model, where)) { detail::set_number(backward_, group, count, where); }
 }
 
 SHARDKIT_CORE_INLINE detail::StepScope Accumulation::finish(SourceLocation where) && {
     const Model& model = groups(where);
     const auto unfinished = [&](const auto& f) {
-        for (detail::Group& group : detail::Access::each(model, where)) {
+        for (detail::Group& group : spi::groups(model, where)) {
             if (group.trainable() && group.step().accumulating()) { f(group); }
         }
     };

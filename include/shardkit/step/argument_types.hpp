@@ -5,20 +5,11 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 // What the verbs of a step say of their arguments' types, in both forms.
-
-namespace shardkit SHARDKIT_CHECKED_BUILD {
-class Model;
-}
-namespace shardkit SHARDKIT_FACE {
-class Accumulation;
-class Reduced;
-}  // namespace SHARDKIT_FACE
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
@@ -44,16 +35,6 @@ template <Range T>
 struct LayerOf<T> {
     using type = RangeValue<T>;
 };
-
-/// Returns the group of a Sharded, or of a GroupRef, without its types.
-template <class Layer>
-Group& group_of(const Layer& layer, SourceLocation where = SourceLocation::current()) {
-    if constexpr (std::is_same_v<std::remove_const_t<Layer>, GroupRef>) {
-        return Access::state(layer, where);
-    } else {
-        return Access::state(layer, where).any_group();
-    }
-}
 
 template <class... T>
 inline constexpr bool all_sharded = sizeof...(T) > 0 &&
@@ -90,6 +71,14 @@ constexpr bool steps() {
     return std::is_same_v<Given, Reduced> && consumed;
 }
 
+}  // namespace SHARDKIT_BUILD
+
+namespace shardkit::spi SHARDKIT_BUILD {
+/// All that the library has of a layer.
+template <class Layer>
+detail::Group& group(const Layer& layer, SourceLocation where = SourceLocation::current()) {
+    return group(layer.ref(where), where);
+}
 }  // namespace SHARDKIT_BUILD
 
 namespace shardkit {

@@ -7,9 +7,9 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/params.hpp>
+#include <shardkit/step/argument_types.hpp>
 
 namespace shardkit {
 
@@ -110,7 +110,7 @@ class Gradients {
     }
 
   private:
-    friend detail::Access;
+    friend Accumulation;
     Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
     State* release() noexcept { return std::exchange(state_, nullptr); }
     [[noreturn]] static void refuse_added(SourceLocation where) {

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/sharded/group.hpp>
@@ -85,7 +84,7 @@ SHARDKIT_CORE_INLINE bool same_groups(const GroupList* a, const GroupList* b) no
 inline Rank& rank_of(const Model& groups, SourceLocation where) {
     Rank* first = nullptr;
     std::string_view path;
-    for (Group& group : Access::each(groups, where)) {
+    for (Group& group : spi::groups(groups, where)) {
         if (first == nullptr) {
             first = &group.rank();
             path = group.path();

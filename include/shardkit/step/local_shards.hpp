@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include <shardkit/core/checked.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/step/argument_types.hpp>
@@ -73,10 +72,10 @@ SHARDKIT_CORE_INLINE GradientSums own_sums(Group& group, SourceLocation where) {
     return await_sums(group, 1);
 }
 SHARDKIT_CORE_INLINE GradientSums sums_of(const Reduced& reduced, Group& group, SourceLocation where) {
-    Access::require(reduced, group, "gradient_shard", where);
+    reduced.require(group, "gradient_shard", where);
     group.require_gradients("gradient_shard", where);
     GradientSums sums = await_sums(group, 1);
-    sums.scale = Access::scale(reduced, group.rank());
+    sums.scale = reduced.scale(group.rank());
     return sums;
 }
 #endif
@@ -115,7 +114,7 @@ template <template <class> class Shown, class Layer, class F>
 void show_runs(Layer& layer, const F& f, SourceLocation where) {
     using Precision = typename Layer::Precision;
     check_shard_function<Shown, Precision, F>();
-    RunsFor<Shown, Precision, F> runs{group_of(layer, where), f, where};
+    RunsFor<Shown, Precision, F> runs{spi::group(layer, where), f, where};
     show_updated(runs.group, !std::is_const_v<Shown<int>>, &runs.show, &runs, where);
 }
 
@@ -132,7 +131,7 @@ template <class Layer>
 [[nodiscard]] auto gradient_shard(const Reduced& reduced, Layer& layer,
                                   SourceLocation where = SourceLocation::current()) {
     using Sum = typename Layer::Precision::Reduction;
-    const detail::GradientSums sums = detail::sums_of(reduced, detail::group_of(layer, where), where);
+    const detail::GradientSums sums = detail::sums_of(reduced, spi::group(layer, where), where);
     return GradientShard<Sum>({static_cast<const Sum*>(sums.data), sums.flat.size()}, sums.flat, sums.scale,
                               {*sums.generation, where});
 }
@@ -144,7 +143,7 @@ template <class Layer>
 template <class Layer>
 [[nodiscard]] std::span<typename Layer::Precision::Reduction> gradient_shard(
     Layer& layer, SourceLocation where = SourceLocation::current()) {
-    const detail::GradientSums sums = detail::own_sums(detail::group_of(layer, where), where);
+    const detail::GradientSums sums = detail::own_sums(spi::group(layer, where), where);
     return {static_cast<typename Layer::Precision::Reduction*>(sums.data), sums.flat.size()};
 }
 

@@ -7,7 +7,6 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/argument_types.hpp>
@@ -36,6 +35,31 @@ void require_list(const GroupList* list, SourceLocation where);
 bool same_groups(const GroupList* a, const GroupList* b) noexcept;
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::spi SHARDKIT_CHECKED_BUILD {
+
+/// The groups of a model in order, for a range-based loop; one that has ended is refused when it is reached.
+class Groups {
+  public:
+    Groups(const Model& model, SourceLocation where);
+    const Groups& begin() const noexcept { return *this; }
+    std::nullptr_t end() const noexcept { return nullptr; }
+    bool operator!=(std::nullptr_t /*end*/) const noexcept { return at_ != size_; }
+    void operator++() noexcept { ++at_; }
+    detail::Group& operator*() const { return detail::group_of(list_, at_, where_); }
+
+  private:
+    const detail::GroupList* list_;
+    std::size_t at_ = 0;
+    std::size_t size_;
+    SourceLocation where_;
+};
+/// All that the library has of each group of a model:
+///     for (spi::Group& group : spi::groups(model)) { ... }
+/// @throws UsageError when the model was moved from
+inline Groups groups(const Model& model, SourceLocation where = SourceLocation::current()) { return {model, where}; }
+
+}  // namespace shardkit::spi SHARDKIT_CHECKED_BUILD
 
 namespace shardkit SHARDKIT_CHECKED_BUILD {
 
@@ -66,55 +90,35 @@ class Model {
     ~Model() { detail::release(list_); }
 
     std::size_t size() const noexcept { return detail::size_of(list_); }
+    /// Whether it was not moved from.
+    bool valid() const noexcept { return list_ != nullptr; }
 
     /// Calls f(GroupRef) for every group, in order.
     /// @throws UsageError when one has ended since the model was made, or the model was moved from
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
-        for (detail::Group& group : each(where)) {
-            auto of_model = detail::Access::make<GroupRef>(group);
+        for (detail::Group& group : spi::groups(*this, where)) {
+            GroupRef of_model(group);
             f(of_model);
         }
     }
     /// Sets every element of every group, as Sharded::initialize does; the host calls `value`. Local work.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) const {
-        for (detail::Group& group : each(where)) { detail::initialize_values(group, value, where); }
+        for (detail::Group& group : spi::groups(*this, where)) { detail::initialize_values(group, value, where); }
     }
 
     /// Compares whether both are the same groups in the same order.
     friend bool operator==(const Model& a, const Model& b) noexcept { return detail::same_groups(a.list_, b.list_); }
 
   private:
-    friend detail::Access;
-    /// The groups in order, for a range-based loop; one that has ended is refused when it is reached.
-    class Each {
-      public:
-        Each(const detail::GroupList* list, SourceLocation where) noexcept
-            : list_(list), size_(detail::size_of(list)), where_(where) {}
-        const Each& begin() const noexcept { return *this; }
-        std::nullptr_t end() const noexcept { return nullptr; }
-        bool operator!=(std::nullptr_t /*end*/) const noexcept { return at_ != size_; }
-        void operator++() noexcept { ++at_; }
-        detail::Group& operator*() const { return detail::group_of(list_, at_, where_); }
-
-      private:
-        const detail::GroupList* list_;
-        std::size_t at_ = 0;
-        std::size_t size_;
-        SourceLocation where_;
-    };
-    Each each(SourceLocation where) const {
-        detail::require_list(list_, where);
-        return {list_, where};
-    }
+    friend spi::Groups;
 
     explicit Model(NoGroups /*none*/) : list_(detail::new_list()) {}
     template <class Part>
     void add(Part& part) {
         if constexpr (detail::IsSharded<std::remove_const_t<Part>>::value) {
-            detail::add_group(*list_,
-                              detail::Access::moved_from(part) ? nullptr : &detail::Access::state(part).any_group());
+            detail::add_group(*list_, part.state_ ? &part.state_->any_group() : nullptr);
         } else if constexpr (detail::IsModel<Part>) {
             detail::add_groups(*list_, part.list_);
         } else {
@@ -126,6 +130,13 @@ class Model {
 };
 
 }  // namespace shardkit SHARDKIT_CHECKED_BUILD
+
+namespace shardkit::spi SHARDKIT_CHECKED_BUILD {
+inline Groups::Groups(const Model& model, SourceLocation where)
+    : list_(model.list_), size_(detail::size_of(list_)), where_(where) {
+    detail::require_list(list_, where);
+}
+}  // namespace shardkit::spi SHARDKIT_CHECKED_BUILD
 
 #ifndef SHARDKIT_COMPILED
 #include <shardkit/step/group_list.hpp>

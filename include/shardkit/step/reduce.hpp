@@ -9,7 +9,6 @@
 #include <shardkit/comm/stated_step.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/elements.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/argument_types.hpp>
@@ -17,6 +16,10 @@
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/step_scope.hpp>
+
+namespace shardkit::detail SHARDKIT_FACE {
+class OptimizerFrame;
+}
 
 namespace shardkit SHARDKIT_FACE {
 
@@ -41,20 +44,11 @@ class Reduced {
     void read_full(Layer& layer, const P& parameter, Values&& values,
                    SourceLocation where = SourceLocation::current()) const {
         static_assert(detail::TargetRules<Values>::are_written);
-        auto& state = detail::Access::state(layer, where);
-        require(state.any_group(), "read_full", where);
-        detail::read_full_gradient(state.any_group(), layer.number_of(parameter, where), scale(state.rank()),
+        detail::Group& group = spi::group(layer, where);
+        require(group, "read_full", where);
+        detail::read_full_gradient(group, layer.number_of(parameter, where), scale(layer.rank(where)),
                                    detail::TensorValueTarget::of(detail::elements_of(values)), where);
     }
-
-  private:
-    friend detail::Access;
-    Reduced(detail::StepScope scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept;
-    /// Checks for `verb` that a group is one of the model's.
-    /// @throws UsageError when the gradients were consumed, or the group is another model's
-    void require(const detail::Group& group, std::string_view verb, SourceLocation where) const;
-    /// Returns the loss scale in the engine's memory; null without one.
-    LossScaleState* loss_scale() const noexcept { return loss_scale_; }
     /// Returns the factor that turns the sums in memory into gradients. Waits for the compute stream where there is a
     /// loss scale.
     double scale(Rank& rank) const {
@@ -62,22 +56,29 @@ class Reduced {
         const LossScaleState now = rank.read(loss_scale_);
         return detail::unscale(divisor_scale(), &now);
     }
+    /// Returns the loss scale in the engine's memory; null without one.
+    const LossScaleState* loss_scale() const noexcept { return loss_scale_; }
+    /// Returns what ranks state of the gradients, for who communicates them.
+    const detail::StatedStep& stated() const noexcept { return stated_; }
+    /// Checks for `verb` that a group is one of the model's.
+    /// @throws UsageError when the gradients were consumed, or the group is another model's
+    void require(const detail::Group& group, std::string_view verb, SourceLocation where) const;
+
+    /// What `reduce` and `assume_reduced` return. Null `loss_scale`: none.
+    static Reduced of(Accumulation&& accumulation, const Divisor& divisor, LossScale* loss_scale,
+                      SourceLocation where);
+    static Reduced of(const Model& groups, const Divisor& divisor, LossScale* loss_scale, SourceLocation where);
+
+  private:
+    friend detail::OptimizerFrame;
+    Reduced(detail::StepScope scope, const detail::StatedStep& stated, LossScaleState* loss_scale) noexcept;
+    static detail::LossScaleUse use_of(LossScale* loss_scale, const Model& groups, SourceLocation where);
 
     detail::StepScope scope_;
     detail::StatedStep stated_;
     LossScaleState* loss_scale_;
     std::uint64_t identity_;
 };
-
-}  // namespace SHARDKIT_FACE
-
-namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
-/// Null `loss_scale`: none.
-Reduced reduce(Accumulation&& accumulation, const Divisor& divisor, LossScale* loss_scale, SourceLocation where);
-Reduced assume_reduced(const Model& groups, const Divisor& divisor, LossScale* loss_scale, SourceLocation where);
-}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
-
-namespace shardkit SHARDKIT_FACE {
 
 /// Reduces accumulated gradients over the data axes, and consumes them. It makes what the policy leaves after the
 /// microbatches: an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing.
@@ -90,7 +91,7 @@ namespace shardkit SHARDKIT_FACE {
 template <class X>
 [[nodiscard]] auto reduce(X&& accumulation, Divisor divisor, SourceLocation where = SourceLocation::current()) {
     if constexpr (detail::reduces<X>()) {
-        return detail::reduce(std::forward<X>(accumulation), divisor, nullptr, where);
+        return Reduced::of(std::forward<X>(accumulation), divisor, nullptr, where);
     }
 }
 
@@ -99,7 +100,7 @@ template <class X>
 /// @throws  UsageError when `loss_scale` was used with another model: the steps of both would adapt it
 [[nodiscard]] inline Reduced reduce(Accumulation&& accumulation, Divisor divisor, LossScale& loss_scale,
                                     SourceLocation where = SourceLocation::current()) {
-    return detail::reduce(std::move(accumulation), divisor, &loss_scale, where);
+    return Reduced::of(std::move(accumulation), divisor, &loss_scale, where);
 }
 
 /// Declares that the model's gradient memory (see gradient_shard) holds the reduced sums, for programs whose own
@@ -111,14 +112,14 @@ template <class X>
 /// @throws  CommError in that call, on every rank, when they differ
 [[nodiscard]] inline Reduced assume_reduced(const Model& groups, Divisor divisor = sum,
                                             SourceLocation where = SourceLocation::current()) {
-    return detail::assume_reduced(groups, divisor, nullptr, where);
+    return Reduced::of(groups, divisor, nullptr, where);
 }
 
 /// Declares reduced sums of scaled gradients, for a loss that was multiplied by `loss_scale`, as in `reduce`.
 /// @throws  UsageError when `loss_scale` was used with another model
 [[nodiscard]] inline Reduced assume_reduced(const Model& groups, Divisor divisor, LossScale& loss_scale,
                                             SourceLocation where = SourceLocation::current()) {
-    return detail::assume_reduced(groups, divisor, &loss_scale, where);
+    return Reduced::of(groups, divisor, &loss_scale, where);
 }
 
 }  // namespace SHARDKIT_FACE

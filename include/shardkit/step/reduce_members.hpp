@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <shardkit/comm/agreement.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/step/group_list.hpp>
@@ -41,7 +40,7 @@ namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 /// Returns the number by which a model's sums of gradients are divided.
 inline double divisor_of(const Model& groups, const Divisor& divisor, SourceLocation where) {
     std::size_t averaged = 1;
-    for (const Group& group : Access::each(groups, where)) {
+    for (const Group& group : spi::groups(groups, where)) {
         averaged = group.averaged();
         if (group.trainable()) { break; }
     }
@@ -56,46 +55,49 @@ inline StatedStep state_divisor(const Model& groups, const Divisor& divisor, con
     StatedStep step{divisor_of(groups, divisor, where), loss_scale.stated, loss_scale.number, where};
     step.other_divisor = divisor.other();
     if (assumed) {
-        for (Group& group : Access::each(groups, where)) { group.digest_reduced(step); }
+        for (Group& group : spi::groups(groups, where)) { group.digest_reduced(step); }
     }
     const StatementHash stated = step.gradients_hash();
     if (StatementBook* const book = book_of(rank.world())) { book->note(step); }
-    for (Group& group : Access::each(groups, where)) { group.statements().set_gradients(stated); }
+    for (Group& group : spi::groups(groups, where)) { group.statements().set_gradients(stated); }
     return step;
 }
 
+}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+
+namespace shardkit SHARDKIT_FACE {
+
 /// Returns the use of a loss scale in a step of the model, which its first group identifies; null: of none.
-inline LossScaleUse use_of(LossScale* loss_scale, const Model& groups, SourceLocation where) {
+inline detail::LossScaleUse Reduced::use_of(LossScale* loss_scale, const Model& groups, SourceLocation where) {
     if (loss_scale == nullptr) { return {}; }
     if (groups.size() > 0) {
-        const Group& first = *Access::each(groups, where);
-        Access::bind(*loss_scale, ModelName{first.identity(), first.path(), &first.rank()}, where);
+        const detail::Group& first = *spi::groups(groups, where);
+        loss_scale->bind({first.identity(), first.path(), &first.rank()}, where);
     }
-    return Access::use(*loss_scale, where);
+    return loss_scale->use(where);
 }
-
-SHARDKIT_CORE_INLINE Reduced reduce(Accumulation&& accumulation, const Divisor& divisor, LossScale* loss_scale,
-                                    SourceLocation where) {
-    const Model& groups = Access::groups(accumulation, where);
-    const LossScaleUse use = use_of(loss_scale, groups, where);
-    if (Access::backward(accumulation).get() != nullptr) {
-        Group::refuse_use(where,
-                          "reduce: the groups of this accumulation are updated in its backward pass, which "
-                          "releases their gradients; expected optimizer.step(std::move(accumulation))");
+SHARDKIT_CORE_INLINE Reduced Reduced::of(Accumulation&& accumulation, const Divisor& divisor, LossScale* loss_scale,
+                                         SourceLocation where) {
+    const Model& groups = accumulation.groups(where);
+    const detail::LossScaleUse use = use_of(loss_scale, groups, where);
+    if (accumulation.backward_.get() != nullptr) {
+        detail::Group::refuse_use(where,
+                                  "reduce: the groups of this accumulation are updated in its backward pass, which "
+                                  "releases their gradients; expected optimizer.step(std::move(accumulation))");
     }
-    const StatedStep stated = state_divisor(groups, divisor, use, where);
-    return Access::make<Reduced>(Access::finish(std::move(accumulation), where), stated, use.state);
+    const detail::StatedStep stated = detail::state_divisor(groups, divisor, use, where);
+    return Reduced(std::move(accumulation).finish(where), stated, use.state);
 }
-SHARDKIT_CORE_INLINE Reduced assume_reduced(const Model& groups, const Divisor& divisor, LossScale* loss_scale,
-                                            SourceLocation where) {
-    const LossScaleUse use = use_of(loss_scale, groups, where);
-    StepScope scope(groups, 0, where);
-    for (Group& group : Access::each(groups, where)) {
+SHARDKIT_CORE_INLINE Reduced Reduced::of(const Model& groups, const Divisor& divisor, LossScale* loss_scale,
+                                         SourceLocation where) {
+    const detail::LossScaleUse use = use_of(loss_scale, groups, where);
+    detail::StepScope scope(groups, 0, where);
+    for (detail::Group& group : spi::groups(groups, where)) {
         group.step().require_release(group.path(), "assume_reduced", where);
         group.step().assume_reduced();
     }
-    const StatedStep stated = state_divisor(groups, divisor, use, where, true);
-    return Access::make<Reduced>(std::move(scope), stated, use.state);
+    const detail::StatedStep stated = detail::state_divisor(groups, divisor, use, where, true);
+    return Reduced(std::move(scope), stated, use.state);
 }
 
-}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+}  // namespace SHARDKIT_FACE

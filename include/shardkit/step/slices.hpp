@@ -48,7 +48,7 @@ std::size_t slice_of(const Model& model, Number microbatch, SourceLocation where
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 SHARDKIT_CORE_INLINE const Group* first_by_slices(const Model& model, SourceLocation where) {
     const Group* first = nullptr;
-    for (const Group& group : Access::each(model, where)) {
+    for (const Group& group : spi::groups(model, where)) {
         if (!group.trainable()) { continue; }
         if (first == nullptr) { first = &group; }
         const SliceOrder a = first->order_of_slices();

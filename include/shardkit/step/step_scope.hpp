@@ -7,7 +7,6 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/step/model.hpp>
 
 // What holds the groups of a step, in both forms. step/accumulation_members.hpp defines what is declared here.
@@ -31,7 +30,7 @@ class StepScope {
     }
     ~StepScope();  // NOLINT(bugprone-exception-escape): its groups live, so that walking them throws nothing
 
-    bool live() const noexcept { return !Access::moved_from(groups_); }
+    bool live() const noexcept { return groups_.valid(); }
     const Model& groups() const noexcept { return groups_; }
     /// Returns a number that no other step of the process has; 0 after a move from this object.
     std::uint64_t number() const noexcept { return number_; }

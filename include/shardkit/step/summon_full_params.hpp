@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/detail/access.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit SHARDKIT_FACE {
@@ -14,6 +13,7 @@ namespace shardkit SHARDKIT_FACE {
 /// communication, on any rank and in any order. Move-only; its end is local work.
 class FullParams {
   public:
+    FullParams(const Model& groups, SourceLocation where);
     FullParams(FullParams&& other) noexcept
         : open_(std::exchange(other.open_, {})), shown_(std::exchange(other.shown_, 0)) {}
     FullParams& operator=(FullParams&& other) noexcept {
@@ -25,9 +25,7 @@ class FullParams {
     ~FullParams();
 
   private:
-    friend detail::Access;
     FullParams() = default;  // so that the destructor runs when the constructor that opens windows throws
-    FullParams(const Model& groups, SourceLocation where);
 
     std::vector<detail::Group*> open_;
     std::size_t shown_ = 0;  // how many of `open_` are in use
@@ -44,14 +42,14 @@ class FullParams {
 /// @throws  MemoryError when there is none; CommError when the engine fails
 [[nodiscard]] inline FullParams summon_full_params(const Model& groups,
                                                    SourceLocation where = SourceLocation::current()) {
-    return detail::Access::make<FullParams>(groups, where);
+    return {groups, where};
 }
 
 #ifndef SHARDKIT_COMPILED
 SHARDKIT_CORE_INLINE FullParams::FullParams(const Model& groups, SourceLocation where) : FullParams() {
     static_cast<void>(detail::rank_of(groups, where));
     open_.reserve(groups.size());
-    for (detail::Group& group : detail::Access::each(groups, where)) {
+    for (detail::Group& group : spi::groups(groups, where)) {
         group.summon_window(where);
         open_.push_back(&group);
     }

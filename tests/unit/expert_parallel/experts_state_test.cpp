@@ -139,7 +139,7 @@ std::map<std::string, std::vector<float>> muon(const Mesh& mesh, const sk::Dynam
         sk::Muon optimizer{model, {.learning_rate = 0.125}};
         const sk::checkpoint::State state{model, optimizer};
         if (!from.empty()) { sk::checkpoint::load(rank, from + "/step-00000001", state); }
-        const auto& geometry = sk::detail::group_of(layer).geometry();
+        const auto& geometry = sk::spi::group(layer).geometry();
         for (const std::size_t step : {0U, 1U}) {
             if (!from.empty() && step == 0) { continue; }
             sk::Accumulation accumulation{model};

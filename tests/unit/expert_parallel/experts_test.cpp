@@ -83,7 +83,7 @@ TEST_CASE("experts: of 16 bits with gradients of 32, the bits of one rank for ev
             sk::Model model{layer};
             sk::AdamW optimizer{model, {.learning_rate = 0.125}};
             const sk::SliceOrder order = sk::slice_order(model);
-            const auto& part = sk::detail::group_of(layer).geometry().parameters[0].part;
+            const auto& part = sk::spi::group(layer).geometry().parameters[0].part;
             for (std::size_t step = 0; step < 2; ++step) {
                 sk::Accumulation accumulation{model, order.microbatches()};
                 for (std::size_t m = 0; m < order.microbatches(); ++m) {

@@ -212,8 +212,8 @@ TEST_CASE("Lion: padding is zero and stays zero") {
             optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
         }
         // Weight at 0..34, bias at 64..70 of four shards of 64.
-        const std::size_t origin = sk::detail::group_of(layer).geometry().updated.begin;
-        const std::span<const float> master = sk::detail::group_of(layer).parameters().master();
+        const std::size_t origin = sk::spi::group(layer).geometry().updated.begin;
+        const std::span<const float> master = sk::spi::group(layer).parameters().master();
         REQUIRE(layer.layout().buffer_numel() == 256);
         std::size_t padding = 0;
         for (std::size_t i = 0; i < master.size(); ++i) {

@@ -156,7 +156,7 @@ TEST_CASE("padding is zero and stays zero, also with the least epsilon") {
                     if (is_padding(origin + i)) { CHECK(static_cast<float>(values[i]) == 0); }
                 }
             };
-            auto& state = sk::detail::group_of(layer);
+            auto& state = sk::spi::group(layer);
             auto& store = state.parameters();
             REQUIRE(layer.layout().buffer_numel() == 256);
             expect_zero(std::span<const sk::bf16>(store.resting()), store.resting_range().begin);

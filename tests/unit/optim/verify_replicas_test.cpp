@@ -93,7 +93,7 @@ struct Trainer {
             one.current = info.current;
             all.push_back(std::move(one));
         }
-        auto& group = sk::detail::group_of(layer);
+        auto& group = sk::spi::group(layer);
         for (const sk::detail::HeldMemory& held_memory : group.held()) {
             const sk::detail::HeldMemory values = held_memory.current(group.geometry());
             const std::size_t bytes = sk::size_of(values.values.type());

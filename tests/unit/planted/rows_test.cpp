@@ -172,7 +172,7 @@ TEST_CASE("a buffer of another row takes the memory that is planned") {
         sk::threads::run(mesh, [&](auto& rank) {
             sk::Sharded<toy::PlannedPair, sk::ShardOptimizer> layer(rank, "layer");
             if (rank.rank() != 0) { return; }
-            auto& gradients = sk::detail::group_of(layer).gradients();
+            auto& gradients = sk::spi::group(layer).gradients();
             const std::span<const float> full = gradients.full();
             const std::span<const float> reduced = gradients.reduced();
             bytes = full.size_bytes();

@@ -172,7 +172,7 @@ TEST_CASE("what nobody overwrites is zeroed, padding included, whatever the buff
             std::vector<Layer<P>> layers;
             layers.emplace_back(rank, "layer", tensors<P>(true), typename Layer<P>::Options{policy});
             sk::Model model{layers};
-            auto& store = sk::detail::group_of(layers[0]).gradients();
+            auto& store = sk::spi::group(layers[0]).gradients();
             sk::Accumulation accumulation{model, 2};
             for (int microbatch = 0; microbatch < 2; ++microbatch) {
                 {
@@ -181,7 +181,7 @@ TEST_CASE("what nobody overwrites is zeroed, padding included, whatever the buff
                 }  // and dropped
                 auto handle = accumulation.gradients(layers[0]);
                 const std::span<const float> full = store.full();
-                const auto& geometry = sk::detail::group_of(layers[0]).geometry();
+                const auto& geometry = sk::spi::group(layers[0]).geometry();
                 const bool first = microbatch == 0 || policy.values(2).name == sk::FullShard::name;
                 CHECK(handle.overwrites("up") == first);
                 CHECK(handle.overwrites(2) == first);

@@ -323,8 +323,8 @@ inline std::string codes_are_decoded() {
     Coded layer(rank, "layer");
     rank.synchronize();
     freed.buffers = freed.in_use = 0;
-    sk::detail::group_of(layer).read_full(0, false, sk::detail::TensorValueTarget::of(std::span<float>()),
-                                          sk::SourceLocation::current());
+    sk::spi::group(layer).read_full(0, false, sk::detail::TensorValueTarget::of(std::span<float>()),
+                                    sk::SourceLocation::current());
     return freed.wrong(1);
 }
 

@@ -236,7 +236,7 @@ std::string thrown(F f) {
 template <class Layer>
 double updated_to(Layer& layer) {
     const std::span<const typename Layer::Precision::Gather> updated =
-        sk::detail::group_of(layer).parameters().gather_source();
+        sk::spi::group(layer).parameters().gather_source();
     return static_cast<double>(updated[0]);
 }
 /// What real groups communicate in two steps, of which the second is counted, and what of their buffers is free.
