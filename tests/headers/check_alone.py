@@ -3,8 +3,9 @@
 include and a missing guard are errors. FOLDER is a build folder and UNIT one of its sources, whose flags are used.
 Only parsed, which takes a third of compiling: what a header defines is linked elsewhere.
 
-Some headers that many include are precompiled. A header is read after one of these only if it includes that one itself,
-directly or through others, always: so it sees nothing that it does not name, and what it names is checked alone too.
+A header is read after another one only if it includes that one itself, directly or through others, always: so it sees
+nothing that it does not name, and what it names is checked alone too. So a unit reads several headers, each of which
+includes the one before it, and takes as long as the last of them; and some headers that many include are precompiled.
 """
 import concurrent.futures
 import json
@@ -63,24 +64,45 @@ def closures_of(headers, folders):
     return closures
 
 
-def bases_of(closures):
-    """For each header the one of those to precompile that it includes and that spares it most; None where none does."""
-    weight = {header: 1 + sum(1 if name in closures else FOREIGN for name in names)
-              for header, names in closures.items()}
-    weight[None] = 0
-    best = dict.fromkeys(closures)
+def weights_of(closures):
+    """How long reading each header takes, and reading none."""
+    return {None: 0, **{header: 1 + sum(1 if name in closures else FOREIGN for name in names)
+                        for header, names in closures.items()}}
+
+
+def bases_of(headers, closures, weight):
+    """For each of the headers the one of those to precompile that it includes and that spares it most; None where none does."""
+    best = dict.fromkeys(headers)
 
     def spares(base):
-        return sum(max(0, weight[base] - weight[best[header]]) for header, names in closures.items() if base in names)
+        return sum(max(0, weight[base] - weight[best[header]]) for header in headers if base in closures[header])
 
-    while closures:
+    while headers:
         base = max(closures, key=lambda each: spares(each) - WRITING * weight[each])
         if spares(base) <= WRITING * weight[base]:
             break
-        for header, names in closures.items():
-            if base in names and weight[base] > weight[best[header]]:
+        for header in headers:
+            if base in closures[header] and weight[base] > weight[best[header]]:
                 best[header] = base
     return best
+
+
+def units_of(closures, weight):
+    """All headers as lists, in which each one includes the one before, which spares it most."""
+    best = bases_of(list(closures), closures, weight)
+    pairs = [(weight[first] - weight[best[then]], first, then) for then, names in closures.items() for first in names
+             if first in closures and weight[first] < weight[then] and weight[first] >= weight[best[then]]]
+    behind, before = {}, {}
+    for _, first, then in sorted(pairs, reverse=True):
+        if first not in behind and then not in before:
+            behind[first], before[then] = then, first
+    units = []
+    for header in closures:
+        if header not in before:
+            units.append([header])
+            while units[-1][-1] in behind:
+                units[-1].append(behind[units[-1][-1]])
+    return units
 
 
 def precompile(command, folder, header, at):
@@ -98,10 +120,19 @@ def precompile(command, folder, header, at):
     return ["-include-pch", written] if is_clang else ["-Winvalid-pch", "-include", unit]
 
 
-def parse(command, folder, header, begin):
+def refused_in(command, folder, headers, begin):
+    """Those headers of a unit that do not compile alone, or all of them where only the unit does not, with what the compiler
+    says."""
+    unit = "".join(f"#include <{header}>\n" for header in headers)
     done = subprocess.run([*command, *begin, "-fsyntax-only", "-x", "c++", "-"], cwd=folder, text=True, check=False,
-                          input=f"#include <{header}>\n" * 2, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return done.returncode, done.stdout
+                          input=unit * 2, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode == 0:
+        return {}
+    alone = {}
+    if len(headers) > 1:
+        for header in headers:
+            alone |= refused_in(command, folder, [header], [])
+    return alone or dict.fromkeys(headers, done.stdout)
 
 
 def main():
@@ -110,19 +141,21 @@ def main():
         sys.exit("no header is given")
     command = flags_of(folder, unit)
     folders = [folder / word.removeprefix("-I") for word in command if word.startswith("-I")]
-    best = bases_of(closures_of(headers, folders))
+    closures = closures_of(headers, folders)
+    weight = weights_of(closures)
+    units = units_of(closures, weight)
+    best = bases_of([first for first, *_ in units], closures, weight)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool, tempfile.TemporaryDirectory() as room:
         bases = sorted({base for base in best.values() if base})
         begins = dict(zip(bases, pool.map(
             lambda number: precompile(command, folder, bases[number], pathlib.Path(room, str(number))), range(len(bases)))))
-        said = dict(zip(headers, pool.map(
-            lambda header: parse(command, folder, header, begins.get(best[header], [])), headers)))
-    refused = [header for header, (status, _) in said.items() if status != 0]
-    for header in refused:
-        print(said[header][1])
+        refused = {}
+        for said in pool.map(lambda unit: refused_in(command, folder, unit, begins.get(best[unit[0]], [])), units):
+            refused |= said
     if refused:
-        sys.exit(f"not alone: {' '.join(refused)}")
-    print(f"{len(headers)} headers, each alone; {len(bases)} of them precompiled for those that include them")
+        print(*refused.values(), sep="\n")
+        sys.exit(f"not alone: {' '.join(header for header in headers if header in refused)}")
+    print(f"{len(headers)} headers, each alone, in {len(units)} units; {len(bases)} precompiled for those that include them")
 
 
 if __name__ == "__main__":

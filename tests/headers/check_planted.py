@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_planted.py CHECK -- COMPILER...: check_alone.py names the headers that lack an include or a guard, and only them, also
-where one that has the include was precompiled for others.
+where one that has the include was precompiled for others, or stands before it in one unit.
 """
 import json
 import pathlib
@@ -16,9 +16,10 @@ HEADERS = {
     "base.hpp": "#pragma once\n#include <vector>\n",
     "sometimes.hpp": "#pragma once\n#ifdef NEVER\n#include <base.hpp>\n#endif\n"
                      "template <class T> auto copy_of(T one) { return std::vector<T>{one}; }\n",
+    "behind_a_user.hpp": "#pragma once\n#include <user1.hpp>\ninline std::map<int, int> table;\n",
     **{f"user{number}.hpp": "#pragma once\n#include <base.hpp>\ninline std::vector<int> numbers;\n" for number in range(9)},
 }
-BAD = ["lacks_include.hpp", "lacks_guard.hpp", "sometimes.hpp"]
+BAD = ["lacks_include.hpp", "lacks_guard.hpp", "sometimes.hpp", "behind_a_user.hpp"]
 GOOD = [name for name in HEADERS if name not in BAD]
 
 
@@ -38,7 +39,7 @@ def main():
         (folder / "compile_commands.json").write_text(
             json.dumps([{"directory": str(folder), "file": "unit.cpp", "command": command}]), encoding="utf-8")
         for names, expected in [
-            (GOOD, (0, f"{len(GOOD)} headers, each alone; 1 of them precompiled for those that include them")),
+            (GOOD, (0, f"{len(GOOD)} headers, each alone, in 10 units; 1 precompiled for those that include them")),
             (list(HEADERS), (1, f"not alone: {' '.join(BAD)}")),
         ]:
             if (got := check(check_alone, folder, names)) != expected:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_failures.py PROGRAM -- LAUNCHER...: how jobs end when a rank fails: soon, with a status that is not zero, and
 with a text that says what happened. A job of which every process is killed leaves no memory behind."""
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -12,6 +13,7 @@ import time
 PROGRAM = sys.argv[1]
 LAUNCHER = sys.argv[sys.argv.index("--") + 1:]
 LIMIT = 45  # seconds: before the timeout of the jobs' own, after which a rank would give up waiting
+AT_A_TIME = 3  # jobs: most of them wait
 
 RANKS = 3
 # A launcher that ends no process because another one was killed, as srun without --kill-on-bad-exit. Its status is its
@@ -137,30 +139,38 @@ def names_left_by_all_killed():
     return sorted(names() - before)
 
 
+def try_job(launcher, name, further, texts, succeeds):
+    """Whether a job ends as expected, and what is to be said of it."""
+    command = [*launcher, "-n", str(RANKS), PROGRAM, name, *further]
+    begin = time.monotonic()
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace", timeout=LIMIT, check=False)
+        status, output = done.returncode, done.stdout
+    except subprocess.TimeoutExpired as expired:
+        status, output = None, (expired.stdout or b"").decode(errors="replace")
+    took = time.monotonic() - begin
+    missing = list(missing_in(output, texts))
+    traces = [sign for sign in STACK_TRACES if sign in output.lower() and name not in ABORTS]
+    good = status is not None and succeeds in (None, status == 0) and not missing and not traces
+    said = f"{'ok' if good else 'WRONG'}: {name} {' '.join(further)}: status {status} after {took:.1f} s"
+    if not good:
+        expected = "an end" if succeeds is None else "success" if succeeds else "failure"
+        said += (f"\n  expected {expected} with {texts}; missing {missing}, unwanted {traces}; output:\n  "
+                 + output[:2000].replace("\n", "\n  "))
+    return good, said
+
+
 def main():
     wrong = 0
     jobs = [(LAUNCHER, *case) for case in CASES] + [(RECOVERING, *case, None) for case in ORPHANED]
     if left := names_left_by_all_killed():
         wrong += 1
         print("WRONG: all processes killed:", *left)
-    for launcher, name, further, texts, succeeds in jobs:
-        command = [*launcher, "-n", str(RANKS), PROGRAM, name, *further]
-        begin = time.monotonic()
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  text=True, errors="replace", timeout=LIMIT, check=False)
-            status, output = done.returncode, done.stdout
-        except subprocess.TimeoutExpired as expired:
-            status, output = None, (expired.stdout or b"").decode(errors="replace")
-        took = time.monotonic() - begin
-        missing = list(missing_in(output, texts))
-        traces = [sign for sign in STACK_TRACES if sign in output.lower() and name not in ABORTS]
-        good = status is not None and succeeds in (None, status == 0) and not missing and not traces
-        print(f"{'ok' if good else 'WRONG'}: {name} {' '.join(further)}: status {status} after {took:.1f} s")
-        if not good:
-            wrong += 1
-            print(f"  expected {'an end' if succeeds is None else 'success' if succeeds else 'failure'} with {texts}; missing {missing}, unwanted {traces}; output:")
-            print("  " + output[:2000].replace("\n", "\n  "))
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        for good, said in pool.map(lambda job: try_job(*job), jobs):
+            wrong += not good
+            print(said, flush=True)
     sys.exit(1 if wrong else 0)
 
 

@@ -22,15 +22,47 @@ namespace {
 namespace sk = shardkit;
 using muon_training::Mesh;
 
-/// The host's products in the order of a GPU's stream; how cuBLAS is called, cublas_products_test.cpp says.
-struct LaunchedProducts {
+/// A host's products in the order of a GPU's stream; how cuBLAS is called, cublas_products_test.cpp says.
+template <class Products>
+struct Launched {
     template <class Product>
     static void multiply(const sk::Stream& stream, const Product& product) {
-        sk::HostProducts::multiply(host_functions::LaunchedStream(stream), product);
+        Products::multiply(host_functions::LaunchedStream(stream), product);
     }
     template <class Product>
     static void gram(const sk::Stream& stream, const Product& product) {
-        sk::HostProducts::gram(host_functions::LaunchedStream(stream), product);
+        Products::gram(host_functions::LaunchedStream(stream), product);
+    }
+};
+using LaunchedProducts = Launched<sk::HostProducts>;
+
+/// Products whose sums are their first terms: of matrices that are large only to fill batches.
+struct FirstTerms {
+    template <class Stream, class A>
+    static void multiply(const Stream& stream, const sk::rules::MatrixProduct<A>& p) {
+        stream.submit([p] {
+            for (std::size_t i = 0; i < p.rows; ++i) {
+                for (std::size_t j = 0; j < p.columns; ++j) {
+                    add(p.alpha * p.left[i * p.inner] * p.right[j], p.beta, p.out[i * p.columns + j]);
+                }
+            }
+        });
+    }
+    template <class Stream, class A>
+    static void gram(const Stream& stream, const sk::rules::GramProduct<A>& p) {
+        stream.submit([p] {
+            for (std::size_t i = 0; i < p.rows; ++i) {
+                for (std::size_t j = 0; j <= i; ++j) {
+                    add(p.alpha * p.matrix[i * p.columns] * p.matrix[j * p.columns], p.beta, p.out[i * p.rows + j]);
+                }
+            }
+        });
+    }
+
+  private:
+    template <class A>
+    static void add(A sum, A factor, A& out) {
+        out = factor == 0 ? sum : factor * out + sum;
     }
 };
 
@@ -78,15 +110,15 @@ TEST_CASE("nccl: batches of matrices are made in the order of a schedule, with t
     muon_training::InBatches expected;
     sk::threads::run(Mesh(1, 1, 1), [&](auto& rank) {
         expected = muon_training::train_in_batches(
-            rank, sk::HostProducts{}, [](const auto& stream, const auto& work) { stream.submit(work); }, false);
+            rank, FirstTerms{}, [](const auto& stream, const auto& work) { stream.submit(work); }, false);
     });
     for (const bool one_by_one : {false, true}) {
         for (const auto paces : paced_ranks::paces_in_turn(paced_ranks::one_lazy)) {
             CAPTURE(one_by_one);
             std::vector<muon_training::InBatches> made(2);
             CHECK(paced_ranks::run(Mesh(2, 1, 1), paces, {}, [&](auto& rank, const auto&) {
-                      made[rank.rank()] =
-                          muon_training::train_in_batches(rank, LaunchedProducts{}, paced_ranks::submit, one_by_one);
+                      made[rank.rank()] = muon_training::train_in_batches(rank, Launched<FirstTerms>{},
+                                                                          paced_ranks::submit, one_by_one);
                   }) == "");
             std::vector<sk::schedule::Op> planned;
             sk::detail::for_each_batch_act(4, [&](sk::schedule::Act act, std::uint32_t batch) {
