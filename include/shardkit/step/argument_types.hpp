@@ -77,7 +77,7 @@ namespace shardkit::spi SHARDKIT_BUILD {
 /// All that the library has of a layer.
 template <class Layer>
 detail::Group& group(const Layer& layer, SourceLocation where = SourceLocation::current()) {
-    return group(layer.ref(where), where);
+    return spi::group(layer.ref(where), where);
 }
 }  // namespace SHARDKIT_BUILD
 
