@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <shardkit/adafactor.hpp>
+#include <shardkit/rules.hpp>
 #include <shardkit/shardkit.hpp>
 #include <string_view>
 namespace sk = shardkit;

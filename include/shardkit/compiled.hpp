@@ -6,7 +6,7 @@
 // library that has it:
 //     #include <shardkit/compiled.hpp>
 // In source files of their own, for who uses them: checkpoints are in compiled_checkpoint.hpp, states in 16 and 8
-// bits in compiled_states.hpp, plans, Muon, averages and checks in compiled_parts.hpp, schedules in
+// bits in compiled_states.hpp, plans, Muon, Adafactor, averages and checks in compiled_parts.hpp, schedules in
 // compiled_schedule.hpp, MPI in compiled_mpi.hpp. See docs/dependencies.md.
 
 #include <shardkit/detail/core_begins.inc>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The core's parts behind plan.hpp, muon.hpp, moving_average.hpp and verify.hpp: see compiled.hpp.
+// The core's parts behind plan.hpp, muon.hpp, adafactor.hpp, moving_average.hpp and verify.hpp: see compiled.hpp.
 
 #include <shardkit/detail/core_begins.inc>
 

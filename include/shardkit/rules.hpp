@@ -3,8 +3,12 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-// What an optimizer of your own needs: rules::RuleOptimizer, over a rule of yours.
+// What an optimizer of your own needs, over a rule of yours: rules::RuleOptimizer for elements, MatrixOptimizer for
+// whole matrices, FactoredOptimizer with sums over whole parameters.
 
+#include <shardkit/factored/factored_optimizer.hpp>
+#include <shardkit/muon/matrix_optimizer.hpp>
+#include <shardkit/muon/newton_schulz.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer of the trainer's own, with no state, one or two as its options say, in both forms: the same bits for
-// each precision and with parameter groups, and the same refusals.
+// Optimizers of the trainer's own in both forms, with no state, one or two as options say, of whole matrices and with
+// sums over whole parameters: the same bits for each precision and with parameter groups, the same files of a
+// checkpoint, resumed on another mesh, and the same refusals.
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <shardkit/adafactor.hpp>
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/muon.hpp>
 #include <shardkit/rules.hpp>
 #include <shardkit/shardkit.hpp>
+
+#include "../row_rule.hpp"
+#include "../temporary_folder.hpp"
 
 namespace sk = shardkit;
 
@@ -85,6 +94,61 @@ struct OwnRule {
 
 using Own = sk::rules::RuleOptimizer<OwnRule>;
 
+/// Each row over the root of a mean of its squares, with as much of it as the largest root of all rows allows.
+template <class A>
+struct ScaledUpdate {
+    sk::rules::Factor<double> gradient_scale;
+    double learning_rate;
+
+    template <std::size_t Sum>
+    constexpr double term(const auto& element, const auto& numbers) const {
+        const double one = gradient_scale * static_cast<double>(element.gradient);
+        return Sum == 0 ? one * one : one * one / numbers.sums[0][element.row];
+    }
+    template <std::size_t Pass>
+    constexpr void settle(const auto& numbers) const {
+        const std::size_t columns = numbers.extents.matrices * numbers.extents.columns;
+        for (std::size_t row = 0; Pass == 0 && row < numbers.extents.rows; ++row) {
+            A& kept = numbers.kept[0][row];
+            kept = static_cast<A>((static_cast<double>(kept) + numbers.sums[0][row]) / 2);
+            numbers.sums[0][row] = static_cast<double>(kept);
+        }
+        double largest = 1;
+        for (std::size_t column = 0; Pass == 1 && column < columns; ++column) {
+            if (numbers.sums[1][column] > largest) { largest = numbers.sums[1][column]; }
+        }
+        if (Pass == 1) { *numbers.kept[1] = static_cast<A>(largest); }
+    }
+    constexpr A direction(const auto& element, const auto& numbers) const {
+        const double one = gradient_scale * static_cast<double>(element.gradient);
+        return static_cast<A>(one / (numbers.sums[0][element.row] * static_cast<double>(*numbers.kept[1])));
+    }
+    template <class V>
+    constexpr void operator()(V& parameter, V& mean, V direction) const {
+        mean = A(0.5) * mean + direction;
+        parameter = parameter - A(learning_rate) * mean;
+    }
+};
+
+struct ScaledRule : sk::rules::CountsSteps {
+    using Options = row_rule::RowOptions;
+    static constexpr std::string_view name = "Scaled";
+    static constexpr std::array<sk::rules::OptionRange<Options>, 1> ranges{
+        {{"learning_rate", &Options::learning_rate, sk::rules::not_negative}}};
+    static constexpr std::array<std::string_view, 1> state_names{"mean"};
+    static constexpr std::array<sk::rules::KeptState, 2> kept{
+        {{"squares", sk::rules::Over::rows}, {"largest", sk::rules::Over::whole}}};
+    static constexpr std::array<sk::rules::PassSum, 2> sums{
+        {{0, sk::rules::Over::rows}, {1, sk::rules::Over::columns}}};
+    static constexpr std::size_t state_count(const Options&) { return 1; }
+    template <class A>
+    using Update = ScaledUpdate<A>;
+    template <class A>
+    static constexpr Update<A> update(const Progress&, const Options& o, double scale) {
+        return {sk::rules::Factor<double>(scale), o.learning_rate};
+    }
+};
+
 template <class E>
 struct Weight : sk::Param<"weight", E, 13, 7> {};
 template <class E>
@@ -139,6 +203,57 @@ void train(std::string_view name, int states, sk::MasterWeights masters = sk::Ma
     });
 }
 
+std::uint64_t hash_of(std::string_view bytes) {
+    std::uint64_t hash = 0xcbf29ce484222325ULL;
+    for (const char byte : bytes) { hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL; }
+    return hash;
+}
+
+/// Two steps, a save, and two more from it on a smaller mesh. `make`: (model) -> a pointer to its optimizer
+template <class E, class Make>
+void resume(std::string_view name, const Make& make) {
+    const temporary_folder::Folder folder;
+    const auto run = [&](std::size_t ranks, std::size_t first, const std::string& from, const std::string& to) {
+        sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
+            sk::Sharded<Weight<E>, sk::FullShard> layer{rank, "layer"};
+            layer.initialize([](auto, auto, std::uint64_t i) { return number(i, 3); });
+            sk::Model model{layer};
+            const auto optimizer = make(model);
+            const sk::checkpoint::State state{model, *optimizer};
+            if (!from.empty()) { sk::checkpoint::load(rank, from + "/step-00000001", state); }
+            for (std::size_t step = first; step < first + 2; ++step) {
+                sk::Accumulation accumulation{model};
+                auto gradients = accumulation.gradients(layer);
+                std::size_t i = 0;
+                for (auto& value : gradients[Weight<E>{}]) {
+                    value = static_cast<E>(static_cast<float>(number(i++, 10 * step)));
+                }
+                accumulation.add(std::move(gradients));
+                optimizer->step(std::move(accumulation));
+            }
+            sk::checkpoint::save(rank, to, 1, state);
+        });
+        for (const auto& [file, bytes] : temporary_folder::contents(to)) {
+            std::printf("%s, %zu ranks, %s: %016llx\n", name.data(), ranks, file.c_str(),
+                        static_cast<unsigned long long>(hash_of(bytes)));
+        }
+    };
+    run(3, 0, "", folder.file("begun"));
+    run(2, 2, folder.file("begun"), folder.file("resumed"));
+}
+template <class E>
+void resume_all(const std::string& element) {
+    resume<E>(element + " in rows", [](const sk::Model& model) {
+        return std::make_unique<sk::rules::MatrixOptimizer<row_rule::RowRule>>(model, sk::HostProducts{},
+                                                                               row_rule::RowOptions{});
+    });
+    resume<E>(element + " scaled", [](const sk::Model& model) {
+        return std::make_unique<sk::rules::FactoredOptimizer<ScaledRule>>(model);
+    });
+    resume<E>(element + " with Adafactor",
+              [](const sk::Model& model) { return std::make_unique<sk::Adafactor>(model); });
+}
+
 void refuse(const char* what, OwnOptions options, std::vector<sk::ParamGroup> groups) {
     try {
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
@@ -159,6 +274,9 @@ int main() {
         train<sk::bf16>("bf16", states);
         train<sk::bf16>("bf16 without masters", states, sk::MasterWeights::none);
     }
+    resume_all<float>("fp32");
+    resume_all<double>("fp64");
+    resume_all<sk::bf16>("bf16");
     refuse("a rate below zero", {.learning_rate = -1}, {});
     refuse("a group's momentum", {}, {{.matches = [](auto, auto) { return true; }, .momentum = 2.0}});
     refuse("a group's beta", {}, {{.matches = [](auto, auto) { return true; }, .beta1 = 0.5}});

@@ -1,95 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <bit>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <shardkit/backend/host/any_kernels.hpp>
-#include <shardkit/comm/agreement.hpp>
-#include <shardkit/comm/journal.hpp>
-#include <shardkit/core/element.hpp>
-#include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
-#include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/list.hpp>
-#include <shardkit/kernels/update.hpp>
-#include <shardkit/memory/stored_elements.hpp>
-#include <shardkit/optim/any_update.hpp>
-#include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/rank/engine_table.hpp>
-#include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/host_conversions.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/verbs/communicator.hpp>
 
-namespace shardkit::rules {
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+class AverageUpdates;
+}
 
-/// One element of a moving average, in arithmetic type A: average += (1 - decay) * (value - average). V as for
-/// AdamWUpdate. Where both are equal they stay so, bit for bit; with a decay of 0 the average becomes the value.
-/// Source:  torch.optim.swa_utils.get_ema_multi_avg_fn, which is torch.lerp
-template <std::floating_point A>
-struct MovingAverageUpdate {
-    A decay = 0;
-    A rest = 1;  ///< 1 - decay
-
-    template <class V>
-    [[gnu::always_inline]] constexpr void operator()(V& average, V value) const {
-        if (decay == A{0}) {
-            average = value;
-        } else if (rest < A{0.5}) {
-            average = average + rest * (value - average);
-        } else {
-            average = value - decay * (value - average);
-        }
-    }
-};
-
-}  // namespace shardkit::rules
-
-namespace shardkit::detail {
-
-/// A moving average's part of its updates.
-struct MovingAverageRule {
-    template <class A>
-    using Update = rules::MovingAverageUpdate<A>;
-    static constexpr std::array<std::string_view, 0> state_names{};
-};
-
-/// What updates of moving averages read, in the engine's memory.
-struct MovingAverageNumbers {
-    AnyRuleUpdate in_float;
-    AnyRuleUpdate in_double;
-    std::uint32_t skip = 0;  ///< no update is left out
-};
-/// Sets them in a stream's order. Run once.
-struct SetMovingAverage {
-    double decay;
-    MovingAverageNumbers* to;
-
-    constexpr void operator()() const {
-        set<float>(to->in_float);
-        set<double>(to->in_double);
-    }
-
-  private:
-    template <class A>
-    constexpr void set(AnyRuleUpdate& update) const {
-        const rules::MovingAverageUpdate<A> made{static_cast<A>(decay), static_cast<A>(1 - decay)};
-        std::memcpy(update.bytes, &made, sizeof made);
-    }
-};
-
-}  // namespace shardkit::detail
-
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 /// A moving average of a model's weights (EMA), in a second set of groups: a model like any other, which windows show
 /// and `save`, `save_model` and `load` know.
@@ -108,29 +29,10 @@ class MovingAverage {
     /// @throws std::invalid_argument, with both groups, where a rank does not update the same elements of the two, or
     ///         one in fp32 and the other in fp64; where the average is not frozen, is in 16 bits, or a load has read
     ///         some of a group's weights only; UsageError as update
-    MovingAverage(const Model& average, const Model& of, SourceLocation where = SourceLocation::current())
-        : average_(average), of_(of) {
-        detail::List<rules::UpdateRange> ranges;
-        for_each_pair(
-            [&](Group& to, Group& from) {
-                check(to, from, where);
-                ranges.push_back({0, to.geometry().updated.size()});
-            },
-            where);
-        auto& rank = detail::rank_of(of, where);
-        rank.require_same("MovingAverage", detail::rank_of(average, where), "average", where);
-        ranges_ = {rank, std::span<const rules::UpdateRange>(ranges)};
-        numbers_ = {rank, detail::MovingAverageNumbers{}};
-        detail::List<char> begun;
-        std::size_t number = 0;
-        for_each_pair(
-            [&](Group& to, Group& from) {
-                begun.push_back(was_loaded(to, where) ? 1 : 0);
-                require_launch(work(to, Elements(from), number++), to, from, where);
-            },
-            where);
-        update_where(begun, 0, where);
-    }
+    MovingAverage(const Model& average, const Model& of, SourceLocation where = SourceLocation::current());
+    MovingAverage(MovingAverage&& other) noexcept;
+    MovingAverage& operator=(MovingAverage&& other) noexcept;
+    ~MovingAverage();
 
     /// average = decay * average + (1 - decay) * weights, of every element, frozen ones too. The weights are the
     /// masters where the model keeps some. Copies them with a decay of 0.
@@ -139,204 +41,14 @@ class MovingAverage {
     /// @throws  std::invalid_argument for a decay outside [0, 1]; UsageError while a window of the average is open,
     ///          where values are half written, or where a load has read weights of the model and not their average,
     ///          unless the decay is 0: nothing has changed then
-    void update(double decay, SourceLocation where = SourceLocation::current()) {
-        if (!(decay >= 0 && decay <= 1)) {
-            throw_invalid_argument(where, "MovingAverage: decay is ", detail::number_text(decay),
-                                   ", expected a number from 0 to 1");
-        }
-        update_where({}, decay, where);
-    }
+    void update(double decay, SourceLocation where = SourceLocation::current());
 
   private:
-    using Group = detail::Group;
-
-    /// f(average's group, the model's) for every pair of groups.
-    template <class F>
-    void for_each_pair(const F& f, SourceLocation where) {
-        std::vector<Group*> sources;
-        for (Group& group : detail::Access::each(of_, where)) { sources.push_back(&group); }
-        if (sources.size() != average_.size()) {
-            throw_invalid_argument(where, "MovingAverage: the average has ", average_.size(), " groups, the model ",
-                                   sources.size(), "; expected one for each");
-        }
-        std::size_t next = 0;
-        for (Group& to : detail::Access::each(average_, where)) { f(to, *sources[next++]); }
-    }
-
-    /// Updates the groups that are not `left`, all where that is empty.
-    void update_where(const detail::List<char>& left, double decay, SourceLocation where) {
-        detail::List<Loads> loads;
-        for_each_pair(
-            [&](Group& to, Group& from) {
-                to.require_whole("the update of a moving average", where);
-                from.require_whole("the update of a moving average", where);
-                for (std::size_t p = 0; p < to.geometry().parameters.size(); ++p) {
-                    loads.push_back({to.loads(p), from.loads(p)});
-                    if (decay > 0) { require_loaded_together(to, from, p, loads, where); }
-                }
-                to.begin_write(where);
-            },
-            where);
-        loads_ = std::move(loads);
-        auto& rank = detail::rank_of(of_, where);
-        if (stated_ == nullptr || decay != decay_) {
-            if (auto* const book = detail::book_of(rank.world())) {
-                stated_ = book->keep({{"decay of the moving average", detail::number_text(decay), where}});
-            }
-            decay_ = decay;
-            host::AnyKernels::run_once(rank.compute_stream(), detail::SetMovingAverage{decay, numbers_.data()});
-        }
-        std::size_t number = 0;
-        for_each_pair(
-            [&](Group& to, Group& from) {
-                if (left.empty() || left[number] == 0) { run(to, from, number); }
-                ++number;
-            },
-            where);
-    }
-    /// How often a parameter's average and its weights were loaded.
-    struct Loads {
-        std::uint64_t average = 0;
-        std::uint64_t weights = 0;
-    };
-    void require_loaded_together(const Group& to, const Group& from, std::size_t p, const detail::List<Loads>& now,
-                                 SourceLocation where) const {
-        const Loads& before = loads_[now.size() - 1];
-        if (now.back().weights == before.weights || now.back().average != before.average) { return; }
-        throw_usage_error(where, "the update of a moving average: a load has read '", from.path(), ".",
-                          from.geometry().parameters[p].name, "' since the average began and not '", to.path(), ".",
-                          to.geometry().parameters[p].name,
-                          "', which is an average of other weights: expected a load of both, a MovingAverage that is "
-                          "made behind the load, or update(0), which copies");
-    }
-    /// Whether a load has read the weights of a group of averages.
-    static bool was_loaded(const Group& to, SourceLocation where) {
-        const auto& parameters = to.geometry().parameters;
-        std::size_t loaded = 0;
-        for (std::size_t p = 0; p < parameters.size(); ++p) { loaded += to.loads(p) > 0 ? 1U : 0U; }
-        if (loaded == 0 || loaded == parameters.size()) { return loaded > 0; }
-        throw_invalid_argument(where, "MovingAverage: a load has read ", loaded, " of the ", parameters.size(),
-                               " parameters of '", to.path(),
-                               "', of which the others have no average: expected all or none");
-    }
-
-    static void check(Group& to, Group& from, SourceLocation where) {
-        const detail::GroupGeometry& a = to.geometry();
-        const detail::GroupGeometry& b = from.geometry();
-        bool same = a.parameters.size() == b.parameters.size() && a.updated == b.updated;
-        for (std::size_t p = 0; same && p < a.parameters.size(); ++p) {
-            same = a.parameters[p].shape == b.parameters[p].shape && a.parameters[p].range == b.parameters[p].range;
-        }
-        if (!same) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path,
-                                   "' has or updates other elements on this rank than '", b.path,
-                                   "': ", a.updated.begin, " to ", a.updated.end, " of ", a.buffer_numel, ", and ",
-                                   b.updated.begin, " to ", b.updated.end, " of ", b.buffer_numel,
-                                   "; expected the same parameters, a policy that shards optimizers alike, and a "
-                                   "Precision with as narrow an element");
-        }
-        for (const PlacedParameter& p : a.parameters) {
-            if (p.frozen || a.sizes.codes.gathered) { continue; }  // of codes none can be frozen whole
-            throw_invalid_argument(where, "MovingAverage: '", a.path, ".", p.name,
-                                   "' is not frozen, and its group would hold gradients of an average; expected "
-                                   "Options::frozen with all parameters");
-        }
-        if (!a.table.gathers && a.updated.size() != a.buffer_numel) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path,
-                                   "' is frozen, and its policy gathers no parameters "
-                                   "of such a group; expected FullShard");
-        }
-        if (a.splits_master()) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path,
-                                   "' splits its masters, expected MasterWeights::kept for the average");
-        }
-        const Elements averages(to);
-        const Elements values(from);
-        if (size_of(averages.stored.type()) < sizeof(float)) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path, "' keeps averages in ",
-                                   name(averages.stored.type()),
-                                   ", in which what an update adds is lost; expected fp32 elements or masters");
-        }
-        if (averages.types.arithmetic != values.types.arithmetic) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path, "' is updated in ",
-                                   name(averages.types.arithmetic), ", and '", b.path, "' in ",
-                                   name(values.types.arithmetic), "; expected masters of one arithmetic type");
-        }
-    }
-
-    /// The elements that a rank updates of a group, in memory `joined` where it splits its masters.
-    struct Elements {
-        detail::StoredElements stored;
-        detail::HostConversions::Updated types{};
-
-        explicit Elements(Group& group, float* joined = nullptr) {
-            const detail::HostConversions& conversions = group.elements().on_host;
-            if (group.geometry().keeps_master()) {
-                stored = group.parameters().master();
-                types = conversions.masters;
-            } else if (group.geometry().splits_master()) {
-                stored = {joined, group.geometry().updated.size(), ElementType::fp32};
-                types.arithmetic = ElementType::fp32;
-            } else {
-                stored = group.parameters().gather_source();
-                types = conversions.stored;
-            }
-        }
-    };
-
-    detail::AnyUpdateWork work(Group& to, const Elements& from, std::size_t number) const {
-        const Elements averages(to);
-        const bool kept = to.geometry().keeps_master();
-        const detail::MovingAverageNumbers* const numbers = numbers_.data();
-        const bool in_double = averages.types.arithmetic == ElementType::fp64;
-        return {
-            .rule = &detail::updates_of<detail::MovingAverageRule, host::AnyKernels::Loops>,
-            .conversions = &to.elements().on_host,
-            .load_gradients = from.types.load,
-            .ranges = ranges_.span().subspan(number, 1),
-            .updates = in_double ? &numbers->in_double : &numbers->in_float,
-            .skip = &numbers->skip,
-            .count = averages.stored.size(),
-            .arithmetic = averages.types.arithmetic,
-            .updated = averages.stored.type(),
-            .gathers = to.elements().gather,
-            .gradients = from.stored.type(),
-            .codes = to.geometry().sizes.codes,
-            .master = averages.stored.data(),
-            .gathered = kept ? to.parameters().gather_source().data() : nullptr,
-            .gradient = from.stored.data(),
-            .scales = kept ? to.parameters().updated_scales().data() : nullptr,
-        };
-    }
-    static void require_launch(const detail::AnyUpdateWork& average, const Group& to, const Group& from,
-                               SourceLocation where) {
-        if (detail::host_reads(to.rank().compute_stream()) || average.launches()) { return; }
-        throw_usage_error(where, "MovingAverage: no file of this program launches the average of '", from.path(),
-                          "' in '", to.path(), "', of ", name(average.gradients), " in ", name(average.updated), " (",
-                          name(average.gathers),
-                          " gathered), on a device: expected a shardkit::nccl::AverageKernelsFor of both groups' "
-                          "Precisions, instantiated in a file that nvcc compiles");
-    }
-    void run(Group& to, Group& from, std::size_t number) const {
-        const auto stream = to.rank().compute_stream();
-        if (from.geometry().splits_master()) {
-            const auto joined = from.join_masters();
-            work(to, Elements(from, joined.data()), number).give(stream);
-            stream.settle();
-        } else {
-            work(to, Elements(from), number).give(stream);
-        }
-        to.parameters().end_update(stream.record(), to.parameters().capture());
-        to.statements().add_update(detail::statement_hash(3, std::bit_cast<std::uint64_t>(decay_)), hash_of(stated_));
-    }
-
-    Model average_;
-    Model of_;
-    detail::EngineTable<rules::UpdateRange> ranges_;  // of each group
-    detail::EngineTable<detail::MovingAverageNumbers> numbers_;
-    detail::List<Loads> loads_;  // of each parameter, when it was last updated
-    double decay_ = 0;
-    detail::StatementsHandle stated_;  // of the decay
+    detail::Owned<detail::AverageUpdates> updates_;
 };
 
-}  // namespace SHARDKIT_BUILD
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/average/moving_average_members.hpp>
+#endif

@@ -11,6 +11,7 @@
 #include <shardkit/compiled/core.hpp>
 #include <shardkit/compiled/define_optimizers.hpp>
 #include <shardkit/compiled/parts_interface.hpp>
+#include <shardkit/factored/adafactor.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/plan/model_summary.hpp>
 #include <shardkit/plan/plan_model.hpp>
@@ -50,15 +51,6 @@ std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where) 
 }
 GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
     return shardkit::gradient_norms(reduced, where);
-}
-
-MovingAverage* make_moving_average(const Model& average, const Model& of, SourceLocation where) {
-    struct Made final : MovingAverage {
-        Made(const Model& to, const Model& from, SourceLocation at) : core(to, from, at) {}
-        void update(double decay, SourceLocation at) override { core.update(decay, at); }
-        shardkit::MovingAverage core;
-    };
-    return new Made(average, of, where);
 }
 
 }  // namespace SHARDKIT_CHECKED_BUILD

@@ -63,8 +63,4 @@ class Handle {
     T* object_ = nullptr;
 };
 
-/// Returns the core's functions of a rule that it has, with its states in a format.
-template <class Rule, StateFormat format>
-const shardkit::detail::RuleFunctions& rule_functions();
-
 }  // namespace SHARDKIT_CHECKED_BUILD

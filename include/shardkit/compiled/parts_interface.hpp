@@ -26,12 +26,6 @@ struct RecentCall;
 
 namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
 
-/// A moving average.
-class MovingAverage : public Object {
-  public:
-    virtual void update(double decay, SourceLocation where) = 0;
-};
-
 // Plans. Null `optimizer`: none is there yet.
 void describe(const Model& groups, Optimizer* optimizer, std::vector<planner::GroupDescription>& into,
               SourceLocation where);
@@ -44,9 +38,6 @@ std::vector<ValuesHash> hash_values(const Model& groups, SourceLocation where);
 std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where);
 std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where);
 GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where);
-
-// Averages.
-MovingAverage* make_moving_average(const Model& average, const Model& of, SourceLocation where);
 std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count, std::size_t bytes,
                            SourceLocation where);
 

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/detail/not_compiled.inc>
-
-#include <cstddef>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/factored/factored_launches.hpp>
+#include <shardkit/factored/factored_frame.hpp>
+#include <shardkit/factored/factored_functions.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/factored_rule.hpp>
-#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
@@ -27,7 +23,8 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// Memory:  what the rule keeps and its sums on every rank, the directions of the largest group, and the rule's
 ///          states for the elements that this rank updates; `bytes_of_passes` says how much beside those
 template <class Rule>
-class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
+class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options, detail::FactoredFrame> {
+    using Base = detail::RuleOptimizer<typename Rule::Options, detail::FactoredFrame>;
     static_assert(
         OptimizerRule<Rule> && FactoredRule<Rule>,
         "FactoredOptimizer<Rule>: Rule must satisfy OptimizerRule and FactoredRule; see optim/factored_rule.hpp");
@@ -35,24 +32,14 @@ class FactoredOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
         detail::progress_is_named<Rule>() && detail::fits_any_rule<Rule>(),
         "FactoredOptimizer<Rule>: Rule::products must name all that Rule::Progress has beside `steps`, and a "
         "rule has at most 192 bytes of options, 128 of an update, 4 states and 4 products");
-    using Launched =
-        detail::LaunchedGroups<detail::FactoredLaunches<Rule, float>, detail::FactoredLaunches<Rule, double>>;
 
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit FactoredOptimizer(const Model& model, const typename Rule::Options& options = {},
                                std::vector<ParamGroup> param_groups = {},
                                SourceLocation where = SourceLocation::current())
-        : detail::RuleOptimizer<typename Rule::Options>(
-              model, {&detail::functions_of<Rule, host::AnyKernels::Loops>, options}, std::move(param_groups), where,
-              detail::Owned<detail::OptimizerGroups>(new Launched)) {}
-
-    /// The bytes of this rank's buffers for what is kept, the sums and the directions. They come on top of a
-    /// planner::MemoryPlan, as planner::FactoredPlan says.
-    /// @throws UsageError when it was moved from
-    std::size_t bytes_of_passes(SourceLocation where = SourceLocation::current()) {
-        return this->bytes_beside_states(where);
-    }
+        : Base(model, {&detail::functions_of<Rule, host::AnyKernels::Loops>, options},
+               detail::factored_functions_of<Rule>, std::move(param_groups), where) {}
 };
 
 }  // namespace shardkit::rules SHARDKIT_BUILD

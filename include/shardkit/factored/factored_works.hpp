@@ -22,20 +22,25 @@
 namespace shardkit::detail {
 
 /// One parameter in a step, as far as this rank updates it. All pointers lead into the engine's memory.
-template <class Rule, std::floating_point A>
+template <std::floating_point A>
 struct FactoredPart {
-    using Update = typename Rule::template Update<A>;
-
-    rules::FactoredNumbers<Rule, A> numbers;
-    const Update* update = nullptr;
+    rules::FactoredNumbers<A> numbers;
+    const AnyRuleUpdate* update = nullptr;
     TensorPart part;
-    IndexRange elements;  ///< of the part; what follows is from the first one on
-    bool counts = false;  ///< whether this rank, of those that update the same elements, adds them
+    IndexRange elements;        ///< of the part; what follows is from the first one on
+    bool counts = false;        ///< whether this rank, of those that update the same elements, adds them
+    bool keeps_master = false;  ///< `master` is not what the next gather sends
+    ElementType updated = element_type_of<A>;
+    ElementType gradients = element_type_of<A>;
     const void* master = nullptr;
     const std::uint16_t* rest = nullptr;  ///< the lower halves of masters that are split
     const void* gradient = nullptr;
     A* direction = nullptr;
 
+    template <class Rule>
+    constexpr const auto& update_of() const {
+        return *reinterpret_cast<const typename Rule::template Update<A>*>(update->bytes);
+    }
     constexpr std::size_t column_of(std::size_t row, std::size_t in_row) const {
         return row / numbers.extents.rows * numbers.extents.columns + in_row;
     }
@@ -60,8 +65,8 @@ struct FactoredPart {
 };
 
 /// The same on a device, whose kernels know the element types.
-template <class Rule, class Types>
-struct TypedPart : FactoredPart<Rule, typename Types::A> {
+template <class Types>
+struct TypedPart : FactoredPart<typename Types::A> {
     using A = typename Types::A;
     using Updated = typename Types::Master;
 
@@ -85,13 +90,9 @@ struct TypedPart : FactoredPart<Rule, typename Types::A> {
     }
 };
 /// The same on the host, which converts some elements at a time.
-template <class Rule, std::floating_point A>
-struct HostPart : FactoredPart<Rule, A> {
-    HostConversions::Convert load = nullptr;
-    void (*join)(const void* upper, const std::uint16_t* lower, void* to, std::size_t count) = nullptr;
-    HostConversions::Convert load_gradients = nullptr;
-    ElementType updated = element_type_of<A>;
-    ElementType gradients = element_type_of<A>;
+template <std::floating_point A>
+struct HostPart : FactoredPart<A> {
+    const HostConversions* conversions = nullptr;
 
     /// f(element, the place of its direction) for all, in order.
     template <class F>
@@ -99,20 +100,21 @@ struct HostPart : FactoredPart<Rule, A> {
         constexpr std::size_t most = 512;
         alignas(64) A masters[most];
         alignas(64) A sums[most];
+        const auto load = this->keeps_master ? conversions->masters.load : conversions->stored.load;
         for (std::size_t first = 0; first < this->elements.size(); first += most) {
             const std::size_t left = this->elements.size() - first;
             const std::size_t count = left < most ? left : most;
-            const void* parameter = behind(this->master, first * size_of(updated));
-            const void* sum = behind(this->gradient, first * size_of(gradients));
+            const void* parameter = behind(this->master, first * size_of(this->updated));
+            const void* sum = behind(this->gradient, first * size_of(this->gradients));
             if (this->rest != nullptr) {
-                join(parameter, this->rest + first, masters, count);
+                conversions->join(parameter, this->rest + first, masters, count);
                 parameter = masters;
             } else if (load != nullptr) {
                 load(parameter, masters, count);
                 parameter = masters;
             }
-            if (load_gradients != nullptr) {
-                load_gradients(sum, sums, count);
+            if (conversions->load_sums != nullptr) {
+                conversions->load_sums(sum, sums, count);
                 sum = sums;
             }
             const std::size_t begin = this->elements.begin + first;
@@ -155,7 +157,7 @@ struct AddTerms {
             double sum = 0;
             const auto take = [&](std::size_t i, std::size_t row, std::size_t column) {
                 if (i < of.elements.begin || i >= of.elements.end) { return; }
-                sum += of.update->template term<Sum>(of.element(i, row, column), of.numbers);
+                sum += of.template update_of<Rule>().template term<Sum>(of.element(i, row, column), of.numbers);
             };
             if (!of.counts) {
             } else if constexpr (over == rules::Over::rows) {
@@ -183,7 +185,7 @@ struct AddTerms {
 /// The same of all numbers on the host, in the same order.
 template <class Rule, std::floating_point A, std::size_t Pass>
 struct AddTermsOnHost {
-    HostPart<Rule, A> of;
+    HostPart<A> of;
 
     void operator()() const {
         const std::size_t total = sums_in<Rule>(Pass, of.numbers.extents);
@@ -213,7 +215,7 @@ struct AddTermsOnHost {
             constexpr bool rows = Rule::sums[Sum].over == rules::Over::rows;
             if (!rows && of.numbers.extents.is_vector) { return; }
             of.numbers.sums[Sum][rows ? element.row : element.column] +=
-                of.update->template term<Sum>(element, of.numbers);
+                of.template update_of<Rule>().template term<Sum>(element, of.numbers);
         }
     }
 };
@@ -221,17 +223,16 @@ struct AddTermsOnHost {
 /// What a rule does of one parameter behind a pass's sums, unless the step is skipped.
 template <class Rule, std::floating_point A, std::size_t Pass>
 struct Settle {
-    rules::FactoredNumbers<Rule, A> numbers;
-    const typename Rule::template Update<A>* update;
+    FactoredPart<A> of;
     const std::uint32_t* skip;
 
     constexpr void operator()() const {
-        if (*skip == 0) { update->template settle<Pass>(numbers); }
+        if (*skip == 0) { of.template update_of<Rule>().template settle<Pass>(of.numbers); }
     }
 };
 
 /// Writes what takes the gradient's place, of an element by index.
-template <class Part>
+template <class Part, class Rule>
 struct WriteDirections {
     Part of;
 
@@ -240,17 +241,17 @@ struct WriteDirections {
         const std::size_t whole = of.part.whole_index(i);
         const std::size_t row = whole / of.numbers.extents.columns;
         const std::size_t column = of.column_of(row, whole % of.numbers.extents.columns);
-        of.direction[at] = of.update->direction(of.element(i, row, column), of.numbers);
+        of.direction[at] = of.template update_of<Rule>().direction(of.element(i, row, column), of.numbers);
     }
 };
 /// The same of all on the host.
 template <class Rule, std::floating_point A>
 struct WriteDirectionsOnHost {
-    HostPart<Rule, A> of;
+    HostPart<A> of;
 
     void operator()() const {
         of.for_each_element([this](const rules::FactoredElement<A>& element, A* direction) {
-            *direction = of.update->direction(element, of.numbers);
+            *direction = of.template update_of<Rule>().direction(element, of.numbers);
         });
     }
 };
@@ -262,11 +263,22 @@ struct PassesOf {
     using Update = typename Rule::template Update<A>;
 };
 /// A pass over a parameter on a device; behind the last one, its directions.
-template <class Rule, std::floating_point A>
+template <std::floating_point A>
 struct FactoredPass {
-    FactoredPart<Rule, A> of;
+    FactoredPart<A> of;
     std::size_t pass;
 };
+/// f(std::integral_constant) of a pass, if it is one of the rule's.
+template <class Rule, class F>
+void with_pass(std::size_t pass, const F& f) {
+    const auto call_if = [&]<std::size_t Pass>(std::integral_constant<std::size_t, Pass> number) {
+        if (pass == Pass) { f(number); }
+    };
+    [&]<std::size_t... Pass>(std::index_sequence<Pass...>) {
+        (call_if(std::integral_constant<std::size_t, Pass>{}), ...);
+    }
+    (std::make_index_sequence<passes_of<Rule>>{});
+}
 
 }  // namespace shardkit::detail
 
@@ -280,21 +292,16 @@ struct RuleUpdates<shardkit::detail::PassesOf<Rule>, Types> {
     template <class Kernels, class Stream>
     void on(const Stream& stream) const {
         namespace of = shardkit::detail;
-        using Part = of::TypedPart<Rule, Types>;
-        const auto& due = *static_cast<const of::FactoredPass<Rule, typename Types::A>*>(given.pass);
+        using Part = of::TypedPart<Types>;
+        const auto& due = *static_cast<const of::FactoredPass<typename Types::A>*>(given.pass);
         const Part part{due.of};
         if (due.pass == of::passes_of<Rule>) {
-            return Kernels::for_each_index(stream, part.elements.size(), of::WriteDirections<Part>{part});
+            return Kernels::for_each_index(stream, part.elements.size(), of::WriteDirections<Part, Rule>{part});
         }
-        const auto add = [&]<std::size_t Pass>(std::integral_constant<std::size_t, Pass>) {
-            if (due.pass != Pass) { return; }
+        of::with_pass<Rule>(due.pass, [&]<std::size_t Pass>(std::integral_constant<std::size_t, Pass>) {
             Kernels::for_each_index(stream, of::sums_in<Rule>(Pass, part.numbers.extents),
                                     of::AddTerms<Part, Rule, Pass>{part});
-        };
-        [&]<std::size_t... Pass>(std::index_sequence<Pass...>) {
-            (add(std::integral_constant<std::size_t, Pass>{}), ...);
-        }
-        (std::make_index_sequence<of::passes_of<Rule>>{});
+        });
     }
 };
 

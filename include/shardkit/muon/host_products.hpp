@@ -1,104 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <concepts>
-#include <cstddef>
-#include <cstring>
 
+#include <shardkit/core/checked.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 
-namespace shardkit {
+namespace shardkit::detail SHARDKIT_FACE {
+void multiply_on_host(const rules::MatrixProduct<float>& product);
+void multiply_on_host(const rules::MatrixProduct<double>& product);
+void multiply_on_host(const rules::GramProduct<float>& product);
+void multiply_on_host(const rules::GramProduct<double>& product);
+}  // namespace shardkit::detail SHARDKIT_FACE
 
-namespace detail {
-
-/// A register-sized vector as GCC and clang define it.
-template <class A>
-struct ProductVector {
-    // NOLINTNEXTLINE(modernize-use-using): clang 14 takes the attribute of a dependent type here only
-    typedef A type __attribute__((vector_size(32)));
-};
-
-/// A product in tiles of `tile_rows` rows and one vector of columns, whose sums stay in registers. The columns of the
-/// right factor are copied in blocks of `block` rows, so that the inner loop reads neighbours.
-template <std::floating_point A>
-class TiledProduct {
-    using Vector = typename ProductVector<A>::type;
-    static constexpr std::size_t tile_rows = 6;
-    static constexpr std::size_t tile_columns = sizeof(Vector) / sizeof(A);
-    static constexpr std::size_t block = 256;
-
-  public:
-    static void multiply(const rules::MatrixProduct<A>& p) {
-        run({p.rows, p.inner, p.columns, p.alpha, p.left, p.beta, p.out, false},
-            [&](std::size_t k, std::size_t j) { return p.right[k * p.columns + j]; });
-    }
-    static void gram(const rules::GramProduct<A>& p) {
-        run({p.rows, p.columns, p.rows, p.alpha, p.matrix, p.beta, p.out, true},
-            [&](std::size_t k, std::size_t j) { return p.matrix[j * p.columns + k]; });
-    }
-
-  private:
-    struct Shape {
-        std::size_t rows, inner, columns;
-        A alpha;
-        const A* left;
-        A beta;
-        A* out;
-        bool lower;  // only elements on and below the diagonal
-    };
-    struct Place {
-        std::size_t k, inner, i, j;  // of a tile, and of the block of rows that it adds up
-    };
-    using Columns = std::array<A, block * tile_columns>;
-
-    template <class Right>
-    static void run(const Shape& shape, const Right& right) {
-        if (shape.inner == 0) { return; }
-        Columns columns{};
-        for (std::size_t k = 0; k < shape.inner; k += block) {
-            const std::size_t inner = std::min(block, shape.inner - k);
-            for (std::size_t j = 0; j < shape.columns; j += tile_columns) {
-                const std::size_t width = std::min(tile_columns, shape.columns - j);
-                for (std::size_t at = 0; at < inner; ++at) {
-                    for (std::size_t c = 0; c < width; ++c) { columns[at * tile_columns + c] = right(k + at, j + c); }
-                }
-                // The first tile that reaches the diagonal; earlier ones are above it.
-                for (std::size_t i = shape.lower ? j / tile_rows * tile_rows : 0; i < shape.rows; i += tile_rows) {
-                    add_tile(shape, {k, inner, i, j}, columns);
-                }
-            }
-        }
-    }
-    static void add_tile(const Shape& shape, const Place& at, const Columns& columns) {
-        std::array<const A*, tile_rows> rows{};
-        const std::size_t height = std::min(tile_rows, shape.rows - at.i);
-        for (std::size_t r = 0; r < tile_rows; ++r) {
-            // Missing rows repeat the last one, and are not written.
-            rows[r] = shape.left + (at.i + std::min(r, height - 1)) * shape.inner + at.k;
-        }
-        std::array<Vector, tile_rows> sums{};
-        for (std::size_t k = 0; k < at.inner; ++k) {
-            Vector right;
-            std::memcpy(&right, columns.data() + k * tile_columns, sizeof right);
-            for (std::size_t r = 0; r < tile_rows; ++r) { sums[r] += rows[r][k] * right; }
-        }
-        for (std::size_t r = 0; r < height; ++r) {
-            const std::size_t row = at.i + r;
-            const std::size_t end =
-                std::min({at.j + tile_columns, shape.columns, shape.lower ? row + 1 : shape.columns});
-            for (std::size_t j = at.j; j < end; ++j) {
-                A& out = shape.out[row * shape.columns + j];
-                const A sum = shape.alpha * sums[r][j - at.j];
-                const A factor = at.k == 0 ? shape.beta : A{1};
-                out = factor == 0 ? sum : factor * out + sum;
-            }
-        }
-    }
-};
-
-}  // namespace detail
+namespace shardkit SHARDKIT_FACE {
 
 /// The library's own products on a host, in one thread: for tests, small models and hosts without a BLAS.
 /// Cost:    about half of the processor's additions and multiplications; gram half of multiply's work
@@ -106,12 +21,16 @@ class TiledProduct {
 struct HostProducts {
     template <class Stream, std::floating_point A>
     static void multiply(const Stream& stream, const rules::MatrixProduct<A>& product) {
-        stream.submit([product] { detail::TiledProduct<A>::multiply(product); });
+        stream.submit([product] { detail::multiply_on_host(product); });
     }
     template <class Stream, std::floating_point A>
     static void gram(const Stream& stream, const rules::GramProduct<A>& product) {
-        stream.submit([product] { detail::TiledProduct<A>::gram(product); });
+        stream.submit([product] { detail::multiply_on_host(product); });
     }
 };
 
-}  // namespace shardkit
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/muon/tiled_products.hpp>
+#endif

@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -15,8 +14,6 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
-#include <shardkit/optim/any_update.hpp>
-#include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -80,24 +77,6 @@ struct MovePiece {
                 }
             }
         });
-    }
-};
-
-/// What a unit's elements are moved with, from its update.
-template <class Update, class Apply>
-struct BeginApply {
-    struct Unit {
-        std::uint32_t update;
-        rules::MatrixExtents extents;
-    };
-    const Unit* units;
-    const AnyRuleUpdate* updates;
-    AnyRuleUpdate* applies;
-
-    constexpr void operator()(std::uint64_t i) const {
-        const auto& update = *reinterpret_cast<const Update*>(updates[units[i].update].bytes);
-        const Apply made = update.apply(units[i].extents);
-        std::memcpy(applies[i].bytes, &made, sizeof made);
     }
 };
 

@@ -7,24 +7,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
-#include <type_traits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/machine/act.hpp>
 #include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
+#include <shardkit/muon/matrix_functions.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
-#include <shardkit/muon/matrix_updates.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/listed_group.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launches.hpp>
@@ -35,25 +33,39 @@
 
 namespace shardkit::detail {
 
+/// Of elements that all are in the arithmetic type.
+inline constexpr HostConversions in_arithmetic{};
+/// Returns the first pass over some elements, which writes their directions.
+template <std::floating_point A>
+AnyUpdateWork direction_of(const AnyUpdateWork& of, std::span<const rules::UpdateRange> ranges, A* to) {
+    return {
+        .rule = of.rule,
+        .conversions = &in_arithmetic,
+        .load_gradients = of.load_gradients,
+        .ranges = ranges,
+        .updates = of.updates,
+        .skip = of.skip,
+        .count = of.count,
+        .arithmetic = element_type_of<A>,
+        .updated = element_type_of<A>,
+        .gathers = element_type_of<A>,
+        .gradients = of.gradients,
+        .master = to,
+        .gradient = of.gradient,
+        .states = of.states,
+        .state_count = of.state_count,
+    };
+}
+
 /// The steps of a MatrixRule's groups that are updated in arithmetic A. They are the acts on batches of
 /// machine/batch_steps.hpp, in their order or in that of a schedule that leads.
 /// Memory:  up to three slots of pieces and of whole matrices, the largest matrix of the rank once more, and what the
 ///          rule works in
-template <class Rule, std::floating_point A>
+template <std::floating_point A>
 class MatrixLaunches {
-    using Update = typename Rule::template Update<A>;
-    using Apply = typename AppliedRule<Rule>::template Update<A>;
-    using Begin = BeginApply<Update, Apply>;
-    static_assert(rules::UpdateOf<Apply, A, 0>,
-                  "MatrixRule: what update.apply returns is called with a parameter and a value");
-    static_assert(sizeof(Apply) <= AnyRuleUpdate::most_bytes && alignof(Apply) <= 16,
-                  "MatrixRule: what update.apply returns has at most 128 bytes");
-
-    static_assert(std::is_same_v<typename StorageOf<Rule>::type, FullStates>,
-                  "MatrixRule: states in bf16 or in blocks of 8 bits are those of rules of elements alone");
-
   public:
-    explicit MatrixLaunches(const MatrixSetup& setup) : setup_(setup) {}
+    MatrixLaunches(const AnyMatrixRule* rule, const AnyProducts<Stream>& products, const Matrices& matrices)
+        : rule_(std::get<MatrixFunctions<A>>(*rule)), products_(products), matrices_(matrices) {}
     void start() noexcept { listed_.clear(); }
     void list(const TrainedGroup& each) { listed_.push_back(each); }
 
@@ -64,8 +76,7 @@ class MatrixLaunches {
         if (listed_.empty()) { return; }
         for (const TrainedGroup& each : listed_) {
             const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
-            const bool launches =
-                direction_of<A>(of, {}, nullptr).launches() && moved_by<Rule, A>(of, {}, nullptr, nullptr).launches();
+            const bool launches = direction_of<A>(of, {}, nullptr).launches() && moved_by(of, {}, nullptr).launches();
             require_launch(rank.compute_stream(), of, launches, each.state->path(), where);
         }
         place(rank, where);
@@ -83,16 +94,16 @@ class MatrixLaunches {
             Batch& batch = batches_.emplace_back(Batch{placement_.batch_of(b, rank.rank()), {}, {}});
             for (const MatrixPiece& piece : batch.of.pieces) { batch.ranges.push_back(add_ranges(piece, ranges)); }
         }
-        std::vector<typename Begin::Unit> begins;
+        std::vector<MatrixUpdate> begins;
         for (const MatrixUnit& unit : placement_.units()) {
             const TrainedGroup& in = listed_[unit.group];
             begins.push_back({in.group->update_of(unit.parameter), unit.block()});
             copies_.emplace_back(rank, placement_, unit);
         }
         ranges_ = {rank, std::span<const rules::UpdateRange>(ranges)};
-        begins_ = {rank, std::span<const typename Begin::Unit>(begins)};
+        begins_ = {rank, std::span<const MatrixUpdate>(begins)};
         applies_ = {rank, std::span<const AnyRuleUpdate>(std::vector<AnyRuleUpdate>(begins.size()))};
-        const MatrixMemory memory = matrix_memory<Rule, A>(placement_, rank.rank());
+        const MatrixMemory memory = matrix_memory(rule_.sizes, placement_, rank.rank());
         for (std::size_t slot = 0; slot < memory.batches; ++slot) {
             pieces_[slot] = rank.buffer<A>(memory.pieces);
             owned_[slot] = rank.buffer<A>(memory.owned);
@@ -111,7 +122,7 @@ class MatrixLaunches {
         for (const TrainedGroup& each : listed_) {
             if (each.taken) { each.state->gradients().wait(); }
         }
-        run_each(compute, begins_.size(), Begin{begins_.data(), step.updates, applies_.data()});
+        rule_.begin(compute, begins_.size(), begins_.data(), step.updates, applies_.data());
         const DirectedGroup& directed = listed_.front().state->directed();
         auto* const director = directed.director();
         const std::uint32_t first = director == nullptr ? 0 : director->add_batches(batches_.size());
@@ -135,7 +146,7 @@ class MatrixLaunches {
     void list_own_shapes(const GroupGeometry& group, std::size_t rank, List<HeldMemory>& held) const {
         for (std::size_t u = 0; u < kept_.size(); ++u) {
             const MatrixUnit& of = unit(u);
-            const std::size_t of_each = Rule::kept(of.block());
+            const std::size_t of_each = rule_.sizes.kept(of.block());
             if (&placement_.holders(of).group() != &group || of_each == 0 || of.ep != group.ep_index) { continue; }
             const bool whole = of.tp == MatrixUnit::all;
             HeldMemory& state = held.emplace_back(HeldMemory{.role = Role::states});
@@ -186,9 +197,9 @@ class MatrixLaunches {
                                        "': some rows of a parameter have taken other numbers of steps than the rest, "
                                        "for which a rule of whole matrices has no step");
             }
-            add_units<Rule>(
-                geometry, holders.size(), setup_.matrices, [&](std::size_t p) { return each.group->updates(p); },
-                units, where);
+            add_units(
+                geometry, holders.size(), rule_.sizes, matrices_,
+                [&](std::size_t p) { return each.group->updates(p); }, units, where);
             holders.emplace_back(geometry, rank.grid());
         }
         placement_ = MatrixPlacement(rank.grid(), std::move(holders), std::move(units));
@@ -228,7 +239,7 @@ class MatrixLaunches {
     void keep(Rank& rank) {
         if (!kept_.empty()) { return; }
         for (const MatrixUnit& each : placement_.units()) {
-            const std::size_t numel = each.owner == rank.rank() ? each.blocks() * Rule::kept(each.block()) : 0;
+            const std::size_t numel = each.owner == rank.rank() ? each.blocks() * rule_.sizes.kept(each.block()) : 0;
             kept_.push_back(rank.local_buffer<A>(numel));
         }
     }
@@ -301,14 +312,12 @@ class MatrixLaunches {
     void transform_unit(const Step& step, std::size_t u) {
         const MatrixUnit& of = unit(u);
         const std::size_t numel = of.block().numel();
-        const std::size_t kept = Rule::kept(of.block());
-        const std::byte* const update = step.updates[listed_[of.group].group->update_of(of.parameter)].bytes;
+        const std::size_t kept = rule_.sizes.kept(of.block());
+        const AnyRuleUpdate* const update = step.updates + listed_[of.group].group->update_of(of.parameter);
         for (std::size_t block = 0; block < of.blocks(); ++block) {
-            Rule::transform(
-                step.rank.compute_stream(), setup_.products,
-                rules::WholeMatrix<A, Update>{of.block(), matrix_.span().subspan(block * numel, numel),
-                                              scratch_.span(), kept_[u].span().subspan(block * kept, kept),
-                                              reinterpret_cast<const Update*>(update), step.skip});
+            rule_.transform(step.rank.compute_stream(), products_,
+                            {of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
+                             kept_[u].span().subspan(block * kept, kept), update, step.skip});
         }
     }
     void apply(const Step& step, const Batch& batch, std::size_t slot) {
@@ -316,17 +325,26 @@ class MatrixLaunches {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
             const Ranges& ranges = batch.ranges[i];
-            moved_by<Rule, A>(work(step, piece), range(ranges.begin, ranges.end), applies_.data(),
-                              pieces_[slot].data() + piece.offset)
+            moved_by(work(step, piece), range(ranges.begin, ranges.end), pieces_[slot].data() + piece.offset)
                 .give(step.rank.compute_stream());
         }
+    }
+    /// Returns the second pass over some elements, along what has become of their directions.
+    AnyUpdateWork moved_by(AnyUpdateWork of, std::span<const rules::UpdateRange> ranges, const A* along) const {
+        of.rule = rule_.apply;
+        of.ranges = ranges;
+        of.updates = applies_.data();
+        of.state_count = 0;
+        return of.along(along);
     }
 
     std::span<const rules::UpdateRange> range(std::size_t begin, std::size_t end) const noexcept {
         return std::span<const rules::UpdateRange>(ranges_.span()).subspan(begin, end - begin);
     }
 
-    MatrixSetup setup_;
+    MatrixFunctions<A> rule_;
+    AnyProducts<Stream> products_;
+    Matrices matrices_;
     std::vector<TrainedGroup> listed_;
     MatrixPlacement placement_;
     std::vector<Batch> batches_;
@@ -340,7 +358,7 @@ class MatrixLaunches {
     std::vector<HostBuffer<A>> kept_;  // of each unit
     // Their ends wait for the kernels that use what is above.
     EngineTable<rules::UpdateRange> ranges_;
-    EngineTable<typename Begin::Unit> begins_;
+    EngineTable<MatrixUpdate> begins_;
     EngineTable<AnyRuleUpdate> applies_;
 };
 

@@ -1,65 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
-#include <set>
-#include <string>
-#include <string_view>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
-#include <shardkit/layout/placed_parameter.hpp>
-#include <shardkit/muon/matrix_launches.hpp>
-#include <shardkit/muon/matrix_placement.hpp>
+#include <shardkit/muon/matrix_frame.hpp>
+#include <shardkit/muon/matrix_functions.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
+#include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/step/model.hpp>
-
-namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
-
-/// Returns a ParamGroup's condition for what is a matrix, as `matrices` says.
-inline auto are_matrices(const Model& model, const Matrices& matrices) {
-    auto chosen = std::make_shared<std::set<std::pair<std::string, std::string>>>();
-    for (const Group& group : Access::each(model, SourceLocation{})) {
-        for (const PlacedParameter& p : group.geometry().parameters) {
-            if (is_matrix(matrices, group.path(), p)) { chosen->emplace(group.path(), p.name); }
-        }
-    }
-    return [chosen](std::string_view path, std::string_view parameter) {
-        return chosen->contains({std::string(path), std::string(parameter)});
-    };
-}
-inline std::vector<ParamGroup> with_rest(const Model& model, const Matrices& matrices,
-                                         std::vector<ParamGroup> param_groups, SourceLocation where) {
-    for (const ParamGroup& group : param_groups) { validate(group, where); }
-    require_matches(model, {param_groups.data(), param_groups.size()}, where);
-    const auto is_matrix = are_matrices(model, matrices);
-    bool all = true;
-    for (const Group& group : Access::each(model, where)) {
-        for (const PlacedParameter& p : group.geometry().parameters) { all = all && is_matrix(group.path(), p.name); }
-    }
-    if (!all) {
-        param_groups.insert(param_groups.begin(),
-                            {.matches = [is_matrix](auto path, auto name) { return !is_matrix(path, name); },
-                             .updated_by = UpdatedBy::another});
-    }
-    return param_groups;
-}
-template <class Rule>
-Owned<OptimizerGroups> matrix_groups(const AnyProducts<Stream>& products, const Matrices& matrices) {
-    using Launched = LaunchedGroups<MatrixLaunches<Rule, float>, MatrixLaunches<Rule, double>>;
-    return Owned<OptimizerGroups>(new Launched(MatrixSetup{products, matrices}));
-}
-
-}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
 
 namespace shardkit::rules SHARDKIT_BUILD {
 
@@ -68,7 +27,9 @@ namespace shardkit::rules SHARDKIT_BUILD {
 /// Memory:  the rule's states for the elements that this rank updates, and the buffers that matrices travel through;
 ///          `bytes_of_exchange` says how much
 template <class Rule>
-class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
+class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options, detail::MatrixFrame> {
+    using Base = detail::RuleOptimizer<typename Rule::Options, detail::MatrixFrame>;
+    using Loops = host::AnyKernels::Loops;
     static_assert(OptimizerRule<Rule> && MatrixRule<Rule>,
                   "MatrixOptimizer<Rule>: Rule must satisfy OptimizerRule and MatrixRule; see optim/matrix_rule.hpp");
     static_assert(detail::progress_is_named<Rule>() && detail::fits_any_rule<Rule>(),
@@ -85,17 +46,8 @@ class MatrixOptimizer : public detail::RuleOptimizer<typename Rule::Options> {
     MatrixOptimizer(const Model& model, const Products& products, const typename Rule::Options& options,
                     const Matrices& matrices = {}, std::vector<ParamGroup> param_groups = {},
                     SourceLocation where = SourceLocation::current())
-        : detail::RuleOptimizer<typename Rule::Options>(
-              model, {&detail::functions_of<Rule, host::AnyKernels::Loops>, options},
-              detail::with_rest(model, matrices, std::move(param_groups), where), where,
-              detail::matrix_groups<Rule>(detail::AnyProducts<Stream>(products), matrices)) {}
-
-    /// The bytes of this rank's buffers for whole matrices: those that they travel through, those that the rule works
-    /// in and what it keeps of matrices that the rank owns. They come on top of a planner::MemoryPlan.
-    /// @throws UsageError when it was moved from
-    std::size_t bytes_of_exchange(SourceLocation where = SourceLocation::current()) {
-        return this->bytes_beside_states(where);
-    }
+        : Base(model, {&detail::functions_of<Rule, Loops>, options}, detail::matrix_functions_of<Rule, Loops>,
+               detail::AnyProducts<Stream>(products), matrices, std::move(param_groups), where) {}
 };
 
 }  // namespace shardkit::rules SHARDKIT_BUILD

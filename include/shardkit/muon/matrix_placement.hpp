@@ -18,6 +18,7 @@
 #include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/assign_owners.hpp>
+#include <shardkit/muon/matrix_functions.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/policy/group_mesh.hpp>
@@ -269,15 +270,14 @@ struct MatrixMemory {
     std::size_t slots() const noexcept { return batches * (pieces + owned); }
     std::size_t works() const noexcept { return matrix + scratch + kept; }
 };
-template <class Rule, class A>
-MatrixMemory matrix_memory(const MatrixPlacement& placement, std::size_t rank) {
+inline MatrixMemory matrix_memory(const MatrixSizes& sizes, const MatrixPlacement& placement, std::size_t rank) {
     MatrixMemory memory{std::min(placement.batches(), BatchSteps::slots), placement.pieces_numel(),
                         placement.owned_numel()};
     for (const MatrixUnit& unit : placement.units()) {
         if (unit.owner != rank) { continue; }
         memory.matrix = std::max(memory.matrix, unit.extents.numel());
-        memory.scratch = std::max(memory.scratch, Rule::template scratch<A>(unit.block()));
-        memory.kept += unit.blocks() * Rule::kept(unit.block());
+        memory.scratch = std::max(memory.scratch, sizes.scratch(unit.block()));
+        memory.kept += unit.blocks() * sizes.kept(unit.block());
     }
     return memory;
 }
@@ -289,9 +289,8 @@ inline bool is_matrix(const Matrices& matrices, std::string_view path, const Pla
 
 /// The rows and columns of a tensor, row-major, as `matrices` say, and how many rows are a matrix by themselves. Of a
 /// stack of experts each one is a matrix by itself, on whatever ranks they are.
-/// @throws std::invalid_argument for fewer dimensions than two (three of experts), more of which nobody said what is
-/// a
-///         matrix, and Matrices::block_rows that do not divide them
+/// @throws std::invalid_argument for fewer dimensions than two (three of experts), more of which nobody said what
+///         is a matrix, and Matrices::block_rows that do not divide them
 struct MatrixShape {
     rules::MatrixExtents extents;
     std::size_t block_rows;
@@ -326,9 +325,9 @@ inline MatrixShape matrix_shape(const Matrices& matrices, std::string_view path,
 
 /// The units of one group's parameters for which `is_taken(parameter)`. `group`: its number among the holders.
 /// @throws std::invalid_argument as matrix_shape
-template <class Rule, class IsTaken>
-void add_units(const GroupGeometry& in, std::size_t group, const Matrices& matrices, const IsTaken& is_taken,
-               List<MatrixUnit>& units, SourceLocation where) {
+template <class IsTaken>
+void add_units(const GroupGeometry& in, std::size_t group, const MatrixSizes& sizes, const Matrices& matrices,
+               const IsTaken& is_taken, List<MatrixUnit>& units, SourceLocation where) {
     for (std::size_t number = 0; number < in.parameters.size(); ++number) {
         const PlacedParameter& p = in.parameters[number];
         if (!is_taken(number)) { continue; }
@@ -337,7 +336,7 @@ void add_units(const GroupGeometry& in, std::size_t group, const Matrices& matri
         if (p.experts && !parts) { of_unit.extents[0] /= in.ep; }
         const MatrixShape shape = matrix_shape(matrices, in.path, p.name, of_unit, p.experts, where);
         MatrixUnit unit{group, number, MatrixUnit::all, 0, shape.extents, shape.block_rows};
-        unit.cost = unit.blocks() * Rule::cost(unit.block());
+        unit.cost = unit.blocks() * sizes.cost(unit.block());
         for (unit.ep = 0; unit.ep < in.ep; ++unit.ep) {
             for (std::size_t tp = 0; tp < (parts ? in.tp : 1); ++tp) {
                 if (parts) { unit.tp = tp; }

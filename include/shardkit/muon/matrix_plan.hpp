@@ -16,6 +16,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/machine/group_description.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/muon/matrix_functions.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/plan/planned_axes.hpp>
@@ -106,9 +107,9 @@ class MatrixPlanner {
             taken_.push_back(detail::is_matrix(matrices_, path, p) && group.trainable && !p.frozen);
         }
         const std::size_t before = taken_.size() - group.parameters.size();
-        detail::add_units<Rule>(
-            group, holders_.size(), matrices_, [&](std::size_t p) { return bool{taken_[before + p]}; }, units_,
-            where);
+        detail::add_units(
+            group, holders_.size(), detail::matrix_sizes<Rule, A>, matrices_,
+            [&](std::size_t p) { return bool{taken_[before + p]}; }, units_, where);
         holders_.emplace_back(group, mesh_);
     }
     /// The same with no other options than a policy.
@@ -127,7 +128,7 @@ class MatrixPlanner {
         MatrixPlan plan;
         plan.loads.assign(placement.loads().begin(), placement.loads().end());
         for (std::size_t rank = 0; rank < mesh_.size(); ++rank) {
-            const auto memory = detail::matrix_memory<Rule, A>(placement, rank);
+            const auto memory = detail::matrix_memory(detail::matrix_sizes<Rule, A>, placement, rank);
             plan.slots = ByteCount(memory.slots() * sizeof(A));
             plan.works = std::max(plan.works, ByteCount(memory.works() * sizeof(A)));
         }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <string_view>
 #include <vector>
 
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/muon/matrix_frame.hpp>
 #include <shardkit/muon/muon_options.hpp>
 #include <shardkit/optim/combined_optimizer.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
@@ -16,26 +16,13 @@
 
 namespace shardkit::detail SHARDKIT_FACE {
 
-/// The optimizer of a Muon's matrices.
-class MuonMatrices : public RuleOptimizer<MuonOptions> {
-  public:
-    MuonMatrices(const Model& model, const AnyProducts<Stream>& products, const MuonOptions& options,
-                 const Matrices& matrices, std::vector<ParamGroup> param_groups, SourceLocation where);
-    /// The bytes of this rank's buffers for whole matrices, as MatrixOptimizer has them.
-    std::size_t bytes_of_exchange(SourceLocation where = SourceLocation::current()) {
-        return this->bytes_beside_states(where);
-    }
-};
-/// The two optimizers of a Muon. Null `products`: those of the library, on engines of the host.
+/// The two optimizers of a Muon. No `products`: those of the library, on engines of the host.
 struct MuonParts {
-    MuonParts(const Model& model, const AnyProducts<Stream>* products, const MuonOptions& options,
-              const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
-              SourceLocation where);
     MuonParts(const Model& model, const AnyProducts<Stream>& products, const MuonOptions& options,
               const AdamWOptions& rest, const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
               SourceLocation where);
 
-    MuonMatrices matrices_;
+    RuleOptimizer<MuonOptions, MatrixFrame> matrices_;
     RuleOptimizer<AdamWOptions> rest_;
 };
 
@@ -72,11 +59,11 @@ class Muon : private detail::MuonParts, public CombinedOptimizer {
     explicit Muon(const Model& model, const MuonOptions& options = {}, const AdamWOptions& rest = {},
                   const Matrices& matrices = {}, const std::vector<ParamGroup>& param_groups = {},
                   SourceLocation where = SourceLocation::current())
-        : Parts(model, nullptr, options, rest, matrices, param_groups, where),
+        : Parts(model, {}, options, rest, matrices, param_groups, where),
           CombinedOptimizer(model, {this->matrices_, this->rest_}, where) {}
 
     /// The part that has the matrices, for its options and ParamGroups.
-    detail::MuonMatrices& matrices() noexcept { return this->matrices_; }
+    detail::RuleOptimizer<MuonOptions, detail::MatrixFrame>& matrices() noexcept { return this->matrices_; }
     /// The part that has the rest.
     detail::RuleOptimizer<AdamWOptions>& rest() noexcept { return this->rest_; }
 

@@ -9,9 +9,9 @@
 
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/muon/host_products.hpp>
-#include <shardkit/muon/matrix_optimizer.hpp>
+#include <shardkit/muon/matrix_functions.hpp>
+#include <shardkit/muon/matrix_members.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/muon/muon_rule.hpp>
 #include <shardkit/optim/adamw.hpp>
@@ -29,7 +29,7 @@ inline std::vector<ParamGroup> muon_groups(const Model& model, const Matrices& m
                                            SourceLocation where) {
     const ParameterFilter is_matrix = are_matrices(model, matrices);
     bool any = false;
-    for (const Group& group : Access::each(model, where)) {
+    for (const Group& group : spi::groups(model, where)) {
         for (const PlacedParameter& p : group.geometry().parameters) {
             any = any || (!p.frozen && is_matrix(group.path(), p.name));
         }
@@ -42,7 +42,7 @@ inline std::vector<ParamGroup> muon_groups(const Model& model, const Matrices& m
         ParamGroup& group = groups[g];
         const bool foreign = of_matrices ? group.beta1 || group.beta2 : group.momentum.has_value();
         if (!foreign) { continue; }
-        for (const Group& in : Access::each(model, where)) {
+        for (const Group& in : spi::groups(model, where)) {
             for (const PlacedParameter& p : in.geometry().parameters) {
                 if (is_matrix(in.path(), p.name) != of_matrices || p.frozen ||
                     param_group_of(in.path(), p.name, given) != g) {
@@ -63,8 +63,8 @@ inline std::vector<ParamGroup> muon_groups(const Model& model, const Matrices& m
     if (!of_matrices) { groups.insert(groups.begin(), {.matches = is_matrix, .updated_by = UpdatedBy::another}); }
     return groups;
 }
-inline AnyProducts<Stream> products_of(const Model& model, const AnyProducts<Stream>* given, SourceLocation where) {
-    if (given != nullptr) { return *given; }
+inline AnyProducts<Stream> products_of(const Model& model, const AnyProducts<Stream>& given, SourceLocation where) {
+    if (given) { return given; }
     const auto& rank = rank_of(model, where);
     if (!host_reads(rank.compute_stream())) {
         throw_usage_error(where, "Muon without a library of products on the engine ", rank.world().engine_name(),
@@ -77,22 +77,13 @@ inline AnyProducts<Stream> products_of(const Model& model, const AnyProducts<Str
 
 namespace shardkit::detail SHARDKIT_FACE {
 
-SHARDKIT_CORE_INLINE MuonMatrices::MuonMatrices(const Model& model, const AnyProducts<Stream>& products,
-                                                const MuonOptions& options, const Matrices& matrices,
-                                                std::vector<ParamGroup> param_groups, SourceLocation where)
-    : RuleOptimizer<MuonOptions>(model, {&functions_of<rules::MuonRule, host::AnyKernels::Loops>, options},
-                                 with_rest(model, matrices, std::move(param_groups), where), where,
-                                 matrix_groups<rules::MuonRule>(products, matrices)) {}
-SHARDKIT_CORE_INLINE MuonParts::MuonParts(const Model& model, const AnyProducts<Stream>* products,
-                                          const MuonOptions& options, const AdamWOptions& rest,
-                                          const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
-                                          SourceLocation where)
-    : MuonParts(model, products_of(model, products, where), options, rest, matrices, param_groups, where) {}
 SHARDKIT_CORE_INLINE MuonParts::MuonParts(const Model& model, const AnyProducts<Stream>& products,
                                           const MuonOptions& options, const AdamWOptions& rest,
                                           const Matrices& matrices, const std::vector<ParamGroup>& param_groups,
                                           SourceLocation where)
-    : matrices_(model, products, options, matrices, muon_groups(model, matrices, param_groups, true, where), where),
+    : matrices_(model, {&functions_of<rules::MuonRule, host::AnyKernels::Loops>, options},
+                matrix_functions_of<rules::MuonRule, host::AnyKernels::Loops>, products_of(model, products, where),
+                matrices, muon_groups(model, matrices, param_groups, true, where), where),
       rest_(model, {&functions_of<rules::AdamWRule, host::AnyKernels::Loops>, rest},
             muon_groups(model, matrices, param_groups, false, where), where) {}
 

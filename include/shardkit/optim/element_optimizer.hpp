@@ -7,14 +7,6 @@
 #include <vector>
 
 #include <shardkit/core/source_location.hpp>
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/interface.hpp>
-#else
-#include <shardkit/backend/host/any_kernels.hpp>
-#include <shardkit/kernels/state_storage.hpp>
-#include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/verbs/communicator.hpp>
-#endif
 #include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/options.hpp>
 #include <shardkit/optim/param_group.hpp>
@@ -46,10 +38,8 @@ struct NeedsOwnNames {
 namespace shardkit::detail SHARDKIT_FACE {
 
 /// An optimizer of one rule, with its options.
-template <class OptionsType>
-class RuleOptimizer : public OptimizerFrame {
-    using Base = OptimizerFrame;
-
+template <class OptionsType, class Base = OptimizerFrame>
+class RuleOptimizer : public Base {
   public:
     using Options = OptionsType;
     using Base::Base;
@@ -66,10 +56,6 @@ class RuleOptimizer : public OptimizerFrame {
         Base::set_options({nullptr, options}, where);
     }
 };
-
-}  // namespace shardkit::detail SHARDKIT_FACE
-
-namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The same over a model, with the states in a format. `Functions::in<format>()` are the rule's with its states in
 /// one: a format is compiled where an optimizer is made with it.
@@ -103,18 +89,12 @@ class ElementOptimizer : public RuleOptimizer<OptionsType> {
 template <class Rule>
 struct CoreFunctions {
     template <StateFormat Format>
-    static const RuleFunctions& in() {
-#ifdef SHARDKIT_COMPILED
-        return compiled::rule_functions<Rule, Format>();
-#else
-        return functions_of<rules::RuleIn<Rule, Format>, host::AnyKernels::Loops>;
-#endif
-    }
+    static const RuleFunctions& in();
 };
 
-}  // namespace SHARDKIT_BUILD
+}  // namespace shardkit::detail SHARDKIT_FACE
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 /// Adam with decoupled weight decay over a model of sharded groups, as torch.optim.AdamW computes it.
 ///     AdamW optimizer{model, {.learning_rate = 3e-4}};
@@ -152,4 +132,8 @@ class Lion : public detail::ElementOptimizer<LionOptions, detail::CoreFunctions<
     using ElementOptimizer::ElementOptimizer;
 };
 
-}  // namespace SHARDKIT_BUILD
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/optim/core_functions.hpp>
+#endif

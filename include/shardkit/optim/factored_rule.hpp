@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/param/tensor_shape.hpp>
@@ -60,13 +61,18 @@ struct PassSum {
     Over over;         ///< rows or columns; what is over the whole parameter the rule adds up from rows
 };
 
-/// The numbers of one parameter in a step, in the engine's memory: what is kept, zero before the first step, and the
-/// sums, the same on every rank.
-template <class Rule, std::floating_point A>
+/// How many KeptStates a rule has at most.
+inline constexpr std::size_t most_kept_states = 4;
+/// How many PassSums a rule has at most.
+inline constexpr std::size_t most_pass_sums = 6;
+
+/// The numbers of one parameter in a step, in the engine's memory, as many as its rule says: what is kept, zero
+/// before the first step, and the sums, the same on every rank.
+template <std::floating_point A>
 struct FactoredNumbers {
     FactoredExtents extents;
-    std::array<A*, Rule::kept.size()> kept{};
-    std::array<double*, Rule::sums.size()> sums{};
+    std::array<A*, most_kept_states> kept{};
+    std::array<double*, most_pass_sums> sums{};
 };
 
 /// One element of a parameter.
@@ -103,6 +109,11 @@ concept FactoredRule = requires {
 }  // namespace shardkit::rules
 
 namespace shardkit::detail {
+
+template <std::floating_point A>
+struct FactoredFunctions;
+/// What a FactoredRule does in either arithmetic, as functions: see factored/factored_functions.hpp.
+using AnyFactoredRule = std::tuple<FactoredFunctions<float>, FactoredFunctions<double>>;
 
 /// Whether a rule updates each group without the others: it sees one element at a time.
 template <class Rule>

@@ -82,6 +82,7 @@ class AnyProducts {
         calls_ = {multiply, multiply, gram, gram};
     }
 
+    explicit operator bool() const noexcept { return products_ != nullptr; }
     template <std::floating_point A>
     void multiply(const Stream& stream, const rules::MatrixProduct<A>& product) const {
         std::get<Call<rules::MatrixProduct<A>>>(calls_)(products_.get(), stream, product);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <tuple>
 
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/optim/matrix_products.hpp>
@@ -76,11 +77,10 @@ struct Matrices {
 
 namespace detail {
 
-/// What a MatrixRule's optimizer is made with beside its rule.
-struct MatrixSetup {
-    AnyProducts<Stream> products{};
-    Matrices matrices{};
-};
+template <std::floating_point A>
+struct MatrixFunctions;
+/// What a MatrixRule does in either arithmetic, as functions: see muon/matrix_functions.hpp.
+using AnyMatrixRule = std::tuple<MatrixFunctions<float>, MatrixFunctions<double>>;
 
 }  // namespace detail
 

@@ -9,6 +9,7 @@
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/nccl/kernels_of.hpp>
 #include <shardkit/compiled/core.hpp>
+#include <shardkit/factored/adafactor.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/lion.hpp>
@@ -38,8 +39,8 @@ struct UpdateLaunches<Precisions<P...>, format...> {
     using In = gpu::LaunchLists<RuleLaunches<P, each>...>;
     static void calls() { gpu::LaunchLists<In<format>...>::calls(); }
 };
-/// All else that the core launches of groups with these precisions: those of matrices, of moving averages, and sums
-/// over ranks of the element types that verbs have.
+/// All else that the core launches of groups with these precisions: those of matrices, of Adafactor, of moving
+/// averages, and sums over ranks of the element types that verbs have.
 template <class List>
 struct CoreLaunches;
 template <class... P>
@@ -50,6 +51,7 @@ struct CoreLaunches<Precisions<P...>> {
         gpu::KernelLaunches<engine::Reduce<double, double>, engine::Reduce<float, float>, engine::Reduce<bf16, bf16>,
                             engine::Reduce<fp16, fp16>, engine::Reduce<bf16, float>, engine::Reduce<fp16, float>>;
     using All = gpu::LaunchLists<LaunchesOf<decltype(nccl::detail::training_kernels<P, rules::MuonRule>())>...,
+                                 LaunchesOf<decltype(nccl::detail::rule_kernels<P, rules::AdafactorRule>())>...,
                                  AveragesIn<P>..., Sums>;
     static void calls() { All::calls(); }
 };

@@ -8,14 +8,14 @@
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/average/moving_average.hpp>
+#include <shardkit/average/moving_average_members.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/factored/factored_works.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
-#include <shardkit/muon/matrix_launches.hpp>
+#include <shardkit/muon/matrix_functions.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
