@@ -49,6 +49,11 @@ class Piece {
         text += std::to_string(value_);
     }
 
+    template <class Hash>
+    void add_to(Hash& hash) const {
+        text_ == negative || text_ == positive ? hash.add(value_) : hash.add(std::string_view(text_, value_));
+    }
+
   private:
     // Two words, as callers have many pieces. These addresses in place of a text's mark a number.
     static constexpr char signs[] = {'-', '+'};

@@ -3,6 +3,7 @@
 
 #include <shardkit/detail/not_compiled.inc>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,6 +62,13 @@ class RankResources : NotCopied {
         require_ranks(group, adopted, label, where);
         add_world();
         made.push_back({members_of(group), adopted.named(label)});
+    }
+
+    /// Removes the path of a group that ends.
+    void remove(const std::string& path) {
+        const auto at = std::find(living.begin(), living.end(), &path);
+        std::copy(at + 1, living.end(), at);
+        living.pop_back();
     }
 
     struct Made {

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <forward_list>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,19 +37,41 @@ struct GroupCommunicators {
     }
 };
 
+/// The communicators of a rank's groups so far: groups that are split alike have the same.
+struct KnownCommunicators {
+    struct Known {
+        std::size_t shard_group;
+        AxisNames shard_axes;
+        bool experts;
+        GroupCommunicators ranks;
+    };
+    explicit KnownCommunicators(const Rank& /*rank*/) {}
+
+    std::forward_list<Known> known;
+};
+
 /// Makes the communicators of a group that `policy` shards, of experts or of other parameters. Collective over the
 /// mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp
 inline GroupCommunicators make_communicators(Rank& rank, std::string_view path, const rules::PolicyValues& policy,
                                              bool experts, SourceLocation where) {
     if (path.empty()) { throw_invalid_argument(where, "Sharded: the path is empty, expected a name as 'blocks.3'"); }
+    auto& known = rank.kept<KnownCommunicators>().known;
+    for (const auto& each : known) {
+        if (each.experts == experts && each.shard_group == policy.shard_group &&
+            each.shard_axes == policy.shard_axes) {
+            return each.ranks;
+        }
+    }
     const GroupMesh ranks(rank.grid(), policy, experts, path, where);
     const auto over = [&](const AxisNames& axes) { return rank.communicator(ranks.grid(), axes, where); };
     const Communicator shards = over(ranks.axes(Over::shards));
     const Communicator replicas = over(ranks.axes(Over::replicas));
     const Communicator data = over(ranks.axes(Over::data));
     const Communicator tp = over(ranks.axes(Over::tp));
-    return {shards, replicas, data, tp, experts ? over(Axes<Ep>{}) : tp};
+    const GroupCommunicators made{shards, replicas, data, tp, experts ? over(Axes<Ep>{}) : tp};
+    known.push_front({policy.shard_group, policy.shard_axes, experts, made});
+    return made;
 }
 
 /// Refuses sums along a tree where the engine has none, or where ranks are no power of two.
@@ -67,48 +92,69 @@ inline void require_summation(const GroupCommunicators& ranks, const rules::Poli
     }
 }
 
-/// Returns a row in one line.
-inline std::string row_text(const AxisPlacements& row) {
-    return concat(name(row.parameters), "/", name(row.reduced), "/", name(row.states));
-}
+/// What all ranks must give alike for a group: a hash of it, or the statements.
+class GroupFacts {
+  public:
+    using Pieces = std::initializer_list<Piece>;
 
-/// Returns what all ranks must give alike for a group.
-inline Statements statements_of(const GroupGeometry& group) {
-    constexpr std::string_view released[] = {"never", "at the update", "at reshard"};
-    Statements all;
-    all.reserve(12 + group.parameters.size());
-    all.push_back({"path", group.path});
-    all.push_back({"policy", std::string(group.policy.name)});
-    all.push_back({"placements within groups",
-                   concat("of ", group.policy.shard_group, " as ", row_text(group.policy.within_groups()))});
-    all.push_back(
-        {"placements across groups", concat("as ", row_text(group.policy.across_groups),
-                                            group.policy.keep == Keep::secondary ? ", a secondary shard kept" : "")});
-    all.push_back({"full copies", concat("released ", released[static_cast<std::size_t>(group.policy.release)])});
-    all.push_back({"sums", group.policy.slices > 0 ? concat("along a tree of ", group.policy.slices, " slices")
-                           : group.policy.summation == Summation::tree ? "along a tree"
-                                                                       : "in rank order"});
-    all.push_back({"parameters", concat(group.parameters.size(), " in number")});
-    std::size_t number = 0;
-    for (const PlacedParameter& p : group.parameters) {
-        std::string value =
-            concat("of shape ", p.shape.describe(), p.frozen ? ", frozen" : "", p.decay ? "" : ", without decay",
-                   p.matrix ? "" : ", no matrix", p.experts ? ", a stack of experts" : "",
-                   p.overwritten ? ", with a gradient that is overwritten" : "");
-        if (p.tp.kind == TpPlacement::Kind::split) { append(value, ", split along dimension ", p.tp.dimension); }
-        if (p.tp.kind == TpPlacement::Kind::partial_sum) { value += ", a partial sum over tp"; }
-        all.push_back({concat("parameter ", number++), concat(value, ", called '", p.name, "'")});
+    /// Hashes the facts, or appends them to `texts`.
+    [[gnu::cold]] explicit GroupFacts(const GroupGeometry& group, Statements* texts = nullptr) : texts_(texts) {
+        constexpr std::string_view released[] = {"never", "at the update", "at reshard"};
+        const rules::PolicyValues& policy = group.policy;
+        const AxisPlacements within = policy.within_groups();
+        const AxisPlacements& across = policy.across_groups;
+        add("path", {group.path});
+        add("policy", {policy.name});
+        add("placements within groups", {"of ", policy.shard_group, " as ", name(within.parameters), "/",
+                                         name(within.reduced), "/", name(within.states)});
+        add("placements across groups",
+            {"as ", name(across.parameters), "/", name(across.reduced), "/", name(across.states),
+             policy.keep == Keep::secondary ? ", a secondary shard kept" : ""});
+        add("full copies", {"released ", released[static_cast<std::size_t>(policy.release)]});
+        if (policy.slices > 0) {
+            add("sums", {"along a tree of ", policy.slices, " slices"});
+        } else {
+            add("sums", {policy.summation == Summation::tree ? "along a tree" : "in rank order"});
+        }
+        add("parameters", {group.parameters.size(), " in number"});
+        std::size_t number = 0;
+        for (const PlacedParameter& p : group.parameters) {
+            const std::string shape = p.shape.describe();
+            const bool split = p.tp.kind == TpPlacement::Kind::split;
+            add(concat("parameter ", number++),
+                {"of shape ", shape, p.frozen ? ", frozen" : "", p.decay ? "" : ", without decay",
+                 p.matrix ? "" : ", no matrix", p.experts ? ", a stack of experts" : "",
+                 p.overwritten ? ", with a gradient that is overwritten" : "",
+                 split ? ", split along dimension " : "", split ? Piece(p.tp.dimension) : Piece(""),
+                 p.tp.kind == TpPlacement::Kind::partial_sum ? ", a partial sum over tp" : "", ", called '", p.name,
+                 "'"});
+        }
+        add("padding", {"to ", group.buffer_numel, " elements, ", group.shard_numel, " of a shard"});
+        add("master weights", {group.keeps_master() ? "kept" : group.splits_master() ? "split" : "not kept"});
+        if (group.stochastic_rounding) {
+            add("stochastic rounding", {"of seed ", group.stochastic_rounding->seed});
+        } else {
+            add("stochastic rounding", {"off"});
+        }
+        add("gradients", {group.table.releases ? "released at the update" : "kept"});
+        add("offload", {group.offload == Offload::none     ? "none"
+                        : group.offload == Offload::states ? "states"
+                                                           : "update"});
     }
-    all.push_back({"padding", concat("to ", group.buffer_numel, " elements, ", group.shard_numel, " of a shard")});
-    all.push_back({"master weights", group.keeps_master() ? "kept" : group.splits_master() ? "split" : "not kept"});
-    all.push_back({"stochastic rounding",
-                   group.stochastic_rounding ? concat("of seed ", group.stochastic_rounding->seed) : "off"});
-    all.push_back({"gradients", group.table.releases ? "released at the update" : "kept"});
-    all.push_back({"offload", group.offload == Offload::none     ? "none"
-                              : group.offload == Offload::states ? "states"
-                                                                 : "update"});
-    return all;
-}
+    std::uint64_t hash() const noexcept { return hash_.hash; }
+
+  private:
+    void add(Piece name, Pieces value) {
+        if (texts_ == nullptr) {
+            for (const Piece& piece : value) { piece.add_to(hash_); }
+        } else {
+            texts_->push_back({joined(&name, 1), joined(value.begin(), value.size())});
+        }
+    }
+
+    Fnv hash_;
+    Statements* texts_;
+};
 
 }  // namespace shardkit::detail
 
@@ -122,12 +168,11 @@ namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 ///          has
 inline void require_same_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
     if (rank.world_size() == 1) { return; }
-    const Statements own = statements_of(group);
-    Fnv fnv;
-    for (const Statement& one : own) { fnv.add(one.value); }
-    const auto hash = static_cast<double>(fnv.hash >> 12U);
+    const auto hash = static_cast<double>(GroupFacts(group).hash() >> 12U);
     const std::size_t other = first_apart(gather_values(rank, std::span(&hash, 1), where));
     if (other == rank.world_size()) { return; }
+    Statements own;
+    GroupFacts(group, &own);
     const auto [first, second] = stated_apart(0, other, where, [&](std::size_t number) {
         const StatementRecord mine(own, number);
         const auto* const raw = reinterpret_cast<const unsigned char*>(&mine);

@@ -98,8 +98,7 @@ inline Group::~Group() {
     if (reader_ != nullptr) {
         end_program("'", path(), "' ended or was assigned to while a save of it is pending: commit it before");
     }
-    // Searched from the end: groups mostly end in reverse order.
-    RankResources::of(rank_).living.erase_if([this](const std::string* other) { return other == &geometry_.path; });
+    RankResources::of(rank_).remove(geometry_.path);
     rank_.settle();
 }
 
