@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,7 +25,6 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
 
 namespace shardkit::detail {
 
@@ -51,9 +51,9 @@ class CheckpointFiles {
         std::uint32_t crc32c = 0;
         bool used = false;  ///< asked for, or represented by another tensor that was
         bool read = false;
-        std::string reader{};                               ///< the parameter that is loaded from it
-        List<Keyed<std::uint64_t, std::uint64_t>> parts{};  ///< that were read of it: bytes, by the first one
-        std::uint32_t sum = 0;                              ///< the digest of what was read
+        std::string reader{};                            ///< the parameter that is loaded from it
+        std::map<std::uint64_t, std::uint64_t> parts{};  ///< that were read of it: bytes, by the first one
+        std::uint32_t sum = 0;                           ///< the digest of what was read
         std::string scale{};  ///< of codes of 8 bits, as the metadata gives it; empty without one
         std::string rule{};   ///< whose state it is; empty of what is no state
     };
@@ -124,14 +124,14 @@ class CheckpointFiles {
     }
     /// Returns the tensor of that kind ("model", "state/exp_avg", "state/scalars") and name; null when there is none.
     Stored* find(std::string_view kind, const std::string& name) {
-        const std::size_t found = known_.find(key_of(kind, name));
-        return found == NameIndex::none ? nullptr : &tensors_[found];
+        const auto found = known_.find(key_of(kind, name));
+        return found == known_.end() ? nullptr : &tensors_[found->second];
     }
     /// Returns the tensor that a missing name stands for according to the files' metadata; null if they do not list
     /// it.
     Stored* find_alias(std::string_view kind, const std::string& name) {
-        const std::string* const found = aliases_.find(key_of(kind, name));
-        return found == nullptr ? nullptr : find(kind, *found);
+        const auto found = aliases_.find(key_of(kind, name));
+        return found == aliases_.end() ? nullptr : find(kind, found->second);
     }
 
   private:
@@ -174,24 +174,24 @@ class CheckpointFiles {
         }
         if (expected == nullptr) { strings_.insert(strings_.end(), header.metadata.begin(), header.metadata.end()); }
         // Tensors without bytes may be in another order than they were written in.
-        NameTable<std::uint32_t> digests;
+        std::map<std::string_view, std::uint32_t> digests;
         if (expected != nullptr) {
-            for (const Manifest::Tensor& tensor : expected->tensors) { digests.add(tensor.name, tensor.crc32c); }
+            for (const Manifest::Tensor& tensor : expected->tensors) { digests.emplace(tensor.name, tensor.crc32c); }
         }
         for (const safetensors::Tensor& tensor : header.tensors) {
-            const std::uint32_t* const digest = digests.find(tensor.name);
-            if (expected != nullptr && digest == nullptr) {
+            const auto digest = digests.find(tensor.name);
+            if (expected != nullptr && digest == digests.end()) {
                 throw_file_error(path, where_, "tensor '", tensor.name, "' is not in the manifest");
             }
             if (model != nullptr) {
-                const std::string* const place = model->place.find(tensor.name);
-                if (place != nullptr && *place != path) { continue; }
+                const auto place = model->place.find(tensor.name);
+                if (place != model->place.end() && place->second != path) { continue; }
             }
-            if (!known_.add(key_of(kind, tensor.name)).is_new) {
+            if (!known_.emplace(key_of(kind, tensor.name), tensors_.size()).second) {
                 throw_file_error(path, where_, "tensor '", tensor.name, "' is in another file too");
             }
-            tensors_.push_back(
-                {tensor, files_.size() - 1, header.data_begin + tensor.bytes.begin, digest != nullptr ? *digest : 0});
+            tensors_.push_back({tensor, files_.size() - 1, header.data_begin + tensor.bytes.begin,
+                                digest != digests.end() ? digest->second : 0});
             tensors_.back().rule = rule;
         }
         add_aliases(header, kind);
@@ -212,16 +212,16 @@ class CheckpointFiles {
     void add_aliases(const safetensors::Header& header, const std::string& kind) {
         constexpr std::string_view mark = "alias:";
         for (const auto& [key, value] : header.metadata) {
-            aliases_.add(key_of(kind, key.starts_with(mark) ? key.substr(mark.size()) : key), value);
+            aliases_.emplace(key_of(kind, key.starts_with(mark) ? key.substr(mark.size()) : key), value);
         }
     }
     /// Checks that each tensor is in the file that the index names.
     void check_index(const ModelFiles& model) const {
-        model.place.for_each([&](const std::string& tensor, const std::string& path) {
-            if (known_.find(key_of("model", tensor)) != NameIndex::none) { return; }
+        for (const auto& [tensor, path] : model.place) {
+            if (known_.contains(key_of("model", tensor))) { continue; }
             throw_file_error(path, where_, "lacks '", safetensors::detail::shown(tensor),
                              "', which the index says it has");
-        });
+        }
     }
 
     checkpoint::FileCalls* calls_;
@@ -230,8 +230,8 @@ class CheckpointFiles {
     std::array<std::size_t, most_open> open_{};  // indices of the open files, in turns
     std::size_t opened_ = 0;                     // how many were, so far
     List<Stored> tensors_;
-    NameIndex known_;                 // of tensors_, by kind and name
-    NameTable<std::string> aliases_;  // from the metadata
+    std::map<std::string, std::size_t> known_;    // of tensors_, by kind and name
+    std::map<std::string, std::string> aliases_;  // from the metadata
     std::uint64_t step_ = 0;
     std::vector<std::pair<std::string, std::string>> strings_;
     bool verified_ = false;

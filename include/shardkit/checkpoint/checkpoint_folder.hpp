@@ -25,7 +25,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
@@ -144,8 +143,8 @@ inline std::optional<checkpoint::Folder> latest_of(checkpoint::FileCalls& calls,
             skipped.push_back(concat(name, ": a save that was not committed, or is under way"));
         }
     }
-    sort_stably(steps, [](const Step& a, const Step& b) { return a.step > b.step; });
-    sort_stably(skipped, std::less<>{});
+    std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.step > b.step; });
+    std::stable_sort(skipped.begin(), skipped.end(), std::less<>{});
     for (const auto& [step, name] : steps) {
         const std::string path = concat(folder, "/", name);
         try {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,8 +24,6 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
@@ -170,8 +169,9 @@ class CheckpointPlan {
         if (tensors.empty()) { return; }
         join(state, kind, tensors);
         // Larger elements come first: then every tensor is aligned.
-        sort_stably(tensors,
-                    [](const PlannedTensor& a, const PlannedTensor& b) { return size_of(a.type) > size_of(b.type); });
+        std::stable_sort(tensors.begin(), tensors.end(), [](const PlannedTensor& a, const PlannedTensor& b) {
+            return size_of(a.type) > size_of(b.type);
+        });
         cut(std::move(tensors), metadata, kind);
     }
     /// Moves parameters that share a tensor next to each other.
@@ -188,7 +188,7 @@ class CheckpointPlan {
             return concat(name(of.type), scale > 0 ? concat(" times ", number_text(scale)) : "", " ",
                           of.order.shape().describe(), values.rule.empty() ? "" : concat(" of ", values.rule));
         };
-        NameTable<List<std::size_t>> known;
+        std::map<std::string, List<std::size_t>> known;
         for (std::size_t t = 0; t < tensors.size(); ++t) {
             const PlannedTensor& tensor = tensors[t];
             List<std::size_t>& sharers = known[tensor.name];
@@ -211,7 +211,7 @@ class CheckpointPlan {
         for (const PlannedTensor& tensor : tensors) {
             List<std::size_t> sharers = std::move(known[tensor.name]);
             if (sharers.empty()) { continue; }
-            sort_numbers({sharers.data(), sharers.size()}, [&](std::size_t a, std::size_t b) {
+            std::sort(sharers.begin(), sharers.end(), [&](std::size_t a, std::size_t b) {
                 return tensors[a].order.begin() < tensors[b].order.begin();
             });
             std::size_t next = 0;

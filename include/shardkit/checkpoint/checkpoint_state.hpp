@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,8 +20,6 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
@@ -63,7 +63,7 @@ class State {
             for (const detail::Group& group : detail::Access::each(groups, where)) {
                 list.push_back(group.identity());
             }
-            detail::sort_numbers({list.data(), list.size()});
+            std::sort(list.begin(), list.end());
             return list;
         };
         const auto require = [&](const Model& among, bool expected, const char* text) {
@@ -113,9 +113,9 @@ class State {
     friend detail::Access;
 
     static void check_paths(const Model& model, SourceLocation where) {
-        detail::NameIndex paths;
+        std::set<std::string_view> paths;
         for (const detail::Group& group : detail::Access::each(model, where)) {
-            if (paths.add(group.path()).is_new) { continue; }
+            if (paths.insert(group.path()).second) { continue; }
             throw_invalid_argument(where, "checkpoint::State: two groups have the path '", group.path(), "'");
         }
     }

@@ -4,7 +4,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,18 +22,17 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/policy/placement_table.hpp>
 
 namespace shardkit::detail {
 
 /// "an optimizer that keeps exp_avg, exp_avg_sq, as AdamW"
-inline std::string optimizer_in_words(const NameIndex& states, const NameIndex& rules) {
+inline std::string optimizer_in_words(const std::set<std::string>& states, const std::set<std::string>& rules) {
     if (states.empty()) { return "no optimizer, or one that keeps no states"; }
     std::string text = "an optimizer that keeps";
-    const auto list = [&](const NameIndex& names, std::string_view before) {
-        for (const auto& [name, number] : names.sorted()) {
+    const auto list = [&](const std::set<std::string>& names, std::string_view before) {
+        for (const std::string& name : names) {
             append(text, before, name);
             before = ", ";
         }
@@ -48,17 +49,17 @@ inline constexpr std::string_view no_other_optimizer = "it ";
 /// what to do. The returned text ends with the subject of the sentence that follows: "it".
 template <class Files, class SavedGroups>
 std::string other_optimizer(Files& files, const SavedGroups& groups) {
-    NameIndex saved, saved_by, here, here_by;
+    std::set<std::string> saved, saved_by, here, here_by;
     for (const auto& stored : files.tensors()) {
         const auto state = StoredKind::state_of(files.kind(stored));
-        if (state && !state->ends_with(scales_ending)) { saved.add(*state); }
-        if (!stored.rule.empty()) { saved_by.add(stored.rule); }
+        if (state && !state->ends_with(scales_ending)) { saved.emplace(*state); }
+        if (!stored.rule.empty()) { saved_by.insert(stored.rule); }
     }
     for (const auto& group : groups) {
         for (const auto& values : group->values) {
             if (!has(values->of, 1) || values->kind.role != Role::states) { continue; }
-            here.add(values->kind.state);
-            here_by.add(values->rule);
+            here.emplace(values->kind.state);
+            here_by.emplace(values->rule);
         }
     }
     const std::string its = optimizer_in_words(saved, saved_by);
@@ -164,10 +165,7 @@ class FindNumbers {
             const std::size_t number = name.rfind('.');
             const bool counts = tensor > element + 1 && tensor < element + 20 && number >= tensor &&
                                 name.find_first_not_of("0123456789", element) == tensor - 1;
-            if (counts) {
-                entry_of(parts_[std::string_view(name).substr(tensor, number - tensor)],
-                         std::size_t{std::stoull(name.substr(element))});
-            }
+            if (counts) { parts_[name.substr(tensor, number - tensor)].insert(std::stoull(name.substr(element))); }
         }
     }
     void find_progress(const GroupGeometry& geometry, SavedProgress& saved, const Tensors& tensors,
@@ -222,14 +220,14 @@ class FindNumbers {
         };
         keep([&](const auto& part) { return part.parameter < p; });
         for (const std::string& name : from.names) {
-            const auto* const known = parts_.find(name);
-            if (known == nullptr) { continue; }
+            const auto known = parts_.find(name);
+            if (known == parts_.end()) { continue; }
             if (!from.plain || from.names.size() > 1) {
                 refuse(concat("have rows of '", name,
                               "' that have taken fewer steps than the others, and it is no "
                               "parameter here, or one in another order"));
             }
-            for (const auto& [begin, nothing] : *known) {
+            for (const std::size_t begin : known->second) {
                 GroupProgress::Part& part = parts.emplace_back(GroupProgress::Part{p, begin, progress.beginning});
                 for (std::size_t n = 0; n < progress.numbers.size(); ++n) {
                     const auto& number = progress.numbers[n];
@@ -248,7 +246,7 @@ class FindNumbers {
     CheckpointFiles& files_;
     const SavedState* into_ = nullptr;  // once numbers are looked for
     SourceLocation where_;
-    NameTable<List<Keyed<std::size_t, char>>> parts_;  // first elements of parts, by tensor
+    std::map<std::string, std::set<std::size_t>> parts_;  // first elements of parts, by tensor
 };
 
 }  // namespace shardkit::detail

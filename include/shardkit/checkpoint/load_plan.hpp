@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,7 +26,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/range.hpp>
 
 namespace shardkit::detail {
@@ -221,7 +221,7 @@ class LoadPlan {
         if (from->tensor.name == name && !order.shares()) { require_one_reader(g, p, *from); }
         bool first = !std::exchange(from->read, true);
         if (order.shares()) {
-            std::uint64_t& bytes = entry_of(from->parts, begin).value;
+            std::uint64_t& bytes = from->parts[begin];
             first = bytes == 0;
             if (first) { bytes = order.numel() * size; }
         }
@@ -251,16 +251,17 @@ class LoadPlan {
     }
     /// Checks that the files have no further states of parameters whose states are loaded.
     void require_no_further_states() const {
-        NameTable<const Target*> loaded;
+        std::map<std::string_view, const Target*> loaded;
         for (const Target& target : targets) {
             const StoredKind& kind = state_.groups[target.tensor.group]->values[target.tensor.values]->kind;
-            if (kind.role == Role::states && !kind.scales) { loaded.add(target.from->tensor.name, &target); }
+            if (kind.role == Role::states && !kind.scales) { loaded.emplace(target.from->tensor.name, &target); }
         }
         for (const Stored& stored : files_.tensors()) {
             if (stored.used || !StoredKind::state_of(files_.kind(stored))) { continue; }
-            const Target* const* const of = loaded.find(stored.tensor.name);
-            if (of == nullptr) { continue; }
-            const StoredKind& kind = state_.groups[(**of).tensor.group]->values[(**of).tensor.values]->kind;
+            const auto of = loaded.find(stored.tensor.name);
+            if (of == loaded.end()) { continue; }
+            const PlannedTensor& its = of->second->tensor;
+            const StoredKind& kind = state_.groups[its.group]->values[its.values]->kind;
             refuse_state(stored, "has '",
                          StoredKind::in_words(files_.kind(stored), safetensors::detail::shown(stored.tensor.name)),
                          "' beside '", kind.of(safetensors::detail::shown(stored.tensor.name)),

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,15 +20,13 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
 /// The files of a model of any origin, found from the user's path: a file, an index, or a folder.
 struct ModelFiles {
     std::vector<std::string> paths;
-    NameTable<std::string> place;  ///< path of a tensor where an index names it; else empty
+    std::map<std::string, std::string> place;  ///< path of a tensor where an index names it; else empty
 
     /// @throws FileError that lists what is there, if it is no model or several
     static ModelFiles of(checkpoint::FileCalls& calls, const std::string& path, SourceLocation where) {
@@ -45,14 +46,14 @@ struct ModelFiles {
 
     static ModelFiles in_folder(checkpoint::FileCalls& calls, const std::string& folder,
                                 const std::vector<std::string>& names, SourceLocation where) {
-        NameTable<Forms> stems;
+        std::map<std::string, Forms> stems;
         for (const std::string& name : names) {
             if (name.ends_with(index_ending)) {
                 stems[name.substr(0, name.size() - index_ending.size())].index = name;
             } else if (name.ends_with(tensors_ending)) {
                 const std::string stem = name.substr(0, name.size() - tensors_ending.size());
                 if (const auto piece = NumberedName::read(stem)) {
-                    stems[piece->base].numbered.push_back({{}, piece->number, piece->count});
+                    stems[std::string(piece->base)].numbered.push_back({{}, piece->number, piece->count});
                 } else {
                     stems[stem].file = name;
                 }
@@ -60,10 +61,10 @@ struct ModelFiles {
         }
         // Files with the usual name are the model, whatever else is in the folder.
         std::vector<std::string> known;
-        stems.for_each([&](const std::string& stem, const Forms&) { known.push_back(stem); });
+        for (const auto& each : stems) { known.push_back(each.first); }
         const std::string stem = stems.size() == 1 ? known.front() : "model";
-        Forms* const found = stems.find(stem);
-        if (found == nullptr) {
+        const auto found = stems.find(stem);
+        if (found == stems.end()) {
             const std::string steps = steps_in_words(names);
             throw_file_error(folder, where,
                              !steps.empty() ? steps
@@ -71,10 +72,11 @@ struct ModelFiles {
                                                      ", and with ", safetensors::listed(known), ": expected "),
                              "the files of one model, or the path of one");
         }
-        Forms& forms = *found;
-        sort_stably(forms.numbered, [](const NumberedName& a, const NumberedName& b) {
-            return a.count != b.count ? a.count < b.count : a.number < b.number;
-        });
+        Forms& forms = found->second;
+        std::stable_sort(forms.numbered.begin(), forms.numbered.end(),
+                         [](const NumberedName& a, const NumberedName& b) {
+                             return a.count != b.count ? a.count < b.count : a.number < b.number;
+                         });
         std::vector<std::string> all;
         for (const std::string& name : {forms.file, forms.index}) {
             if (!name.empty()) { all.push_back(name); }
@@ -109,7 +111,7 @@ struct ModelFiles {
         const std::size_t slash = path.rfind('/');
         const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
         ModelFiles files;
-        NameIndex paths;
+        std::set<std::string> paths;
         bool has_map = false;
         try {
             JsonReader json(text);
@@ -125,8 +127,10 @@ struct ModelFiles {
                         JsonReader::fail_at(at, "'", safetensors::detail::shown(tensor),
                                             "' in a file outside of the folder");
                     }
-                    if (!files.place.add(tensor, folder + name).is_new) { JsonReader::fail_at(at, "a tensor twice"); }
-                    paths.add(folder + name);
+                    if (!files.place.emplace(tensor, folder + name).second) {
+                        JsonReader::fail_at(at, "a tensor twice");
+                    }
+                    paths.insert(folder + name);
                 });
             });
             json.end();
@@ -134,7 +138,7 @@ struct ModelFiles {
         } catch (const JsonError& error) {
             throw_file_error(path, where, "no valid index: byte ", error.at, ": ", error.what);
         }
-        for (const auto& [each, number] : paths.sorted()) { files.paths.push_back(each); }
+        files.paths.assign(paths.begin(), paths.end());
         return files;
     }
 };

@@ -13,7 +13,6 @@
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/detail/to_size.hpp>
 #include <shardkit/memory/memory_copies.hpp>
 
@@ -215,7 +214,8 @@ class TensorReader {
             const IndexRange both = intersect(chunk, {place_of(piece.begin), place_of(piece.end + file_size() - 1)});
             if (!both.empty()) { places.push_back(both); }
         }
-        sort_stably(places, [](const IndexRange& a, const IndexRange& b) { return a.begin < b.begin; });
+        std::stable_sort(places.begin(), places.end(),
+                         [](const IndexRange& a, const IndexRange& b) { return a.begin < b.begin; });
         const List<IndexRange> sorted = std::exchange(places, {});
         for (const IndexRange& each : sorted) { want(each.begin, each.end); }
         return places;

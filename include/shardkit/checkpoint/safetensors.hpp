@@ -15,7 +15,6 @@
 
 #include <shardkit/checkpoint/json_reader.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
@@ -213,16 +212,17 @@ inline Header parse_header(std::string_view text, std::size_t data_bytes) {
 
     const auto key_of = [](const auto& pair) -> const std::string& { return pair.first; };
     const auto by_key = [](const auto& a, const auto& b) { return a.first < b.first; };
-    shardkit::detail::sort_stably(header.metadata, by_key);
+    std::stable_sort(header.metadata.begin(), header.metadata.end(), by_key);
     if (const std::string* twice = repeated(header.metadata, key_of)) {
         json.fail("the metadata have '", shown(*twice), "' twice");
     }
     const auto name_of = [](const Tensor& t) -> const std::string& { return t.name; };
-    shardkit::detail::sort_stably(header.tensors, [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+    std::stable_sort(header.tensors.begin(), header.tensors.end(),
+                     [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
     if (const std::string* twice = repeated(header.tensors, name_of)) {
         json.fail("two tensors are called '", shown(*twice), "'");
     }
-    shardkit::detail::sort_stably(header.tensors, [](const Tensor& a, const Tensor& b) {
+    std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const Tensor& a, const Tensor& b) {
         return a.bytes.begin != b.bytes.begin ? a.bytes.begin < b.bytes.begin : a.bytes.end < b.bytes.end;
     });
     std::size_t next = 0;

@@ -18,7 +18,6 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
 namespace shardkit::safetensors {
@@ -35,9 +34,8 @@ class File {
           header_(shardkit::detail::read_header(file_, nullptr, where)),
           by_name_(header_.tensors.size()) {
         std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
-        shardkit::detail::sort_numbers(by_name_, [&](std::size_t a, std::size_t b) {
-            return header_.tensors[a].name < header_.tensors[b].name;
-        });
+        std::sort(by_name_.begin(), by_name_.end(),
+                  [&](std::size_t a, std::size_t b) { return header_.tensors[a].name < header_.tensors[b].name; });
     }
 
     const std::string& path() const noexcept { return file_.path(); }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,7 +18,6 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
 #include <shardkit/optim/group_progress.hpp>
 
 namespace shardkit::detail {
@@ -71,8 +71,8 @@ struct SavedState {
     /// @throws std::invalid_argument for parameters that share a tensor and have different progress
     List<SavedScalar> all_scalars(const checkpoint::TensorNames& names, SourceLocation where) const {
         List<SavedScalar> all;
-        NameTable<std::uint64_t> common;  // by the number's name: the first parameter's
-        NameTable<Known> known;           // by tensor
+        std::map<std::string_view, std::uint64_t> common;  // by the number's name: the first parameter's
+        std::map<std::string, Known> known;                // by tensor
         for (const SavedProgress& saved : progress) {
             const GroupGeometry& geometry = groups[saved.group]->geometry();
             const auto& numbers = saved.progress.numbers;
@@ -83,7 +83,8 @@ struct SavedState {
                 const Known its{concat(geometry.path, ".", parameter.name), numbers, saved.progress.of(p)};
                 for (const auto& [tensor, order] :
                      StoredOrder::of(names(geometry.path, parameter), geometry.path, parameter, where)) {
-                    const auto [other, is_new] = known.add(tensor, its);
+                    const auto [at, is_new] = known.emplace(tensor, its);
+                    const Known& other = at->second;
                     for (std::size_t n = 0; n < numbers.size(); ++n) {
                         const std::uint64_t number = its.numbers[n];
                         if (n >= other.numbers.size() || other.names[n].name != numbers[n].name ||
@@ -93,10 +94,10 @@ struct SavedState {
                                                    numbers[n].name, ": expected a tensor for each");
                         }
                         if (!is_new) { continue; }
-                        const auto [first, is_first] = common.add(std::string(numbers[n].name), number);
+                        const auto [first, is_first] = common.emplace(numbers[n].name, number);
                         if (is_first) {
                             all.push_back({SavedProgress::of_tensors(numbers[n].name), numbers[n].real, number});
-                        } else if (number != first) {
+                        } else if (number != first->second) {
                             all.push_back(
                                 {SavedProgress::of_tensor(tensor, numbers[n].name), numbers[n].real, number});
                         }

@@ -19,7 +19,6 @@
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
@@ -74,7 +73,7 @@ class StepFolders {
         for (const std::string& name : names(where)) {
             if (const auto step = step_of(name)) { steps.push_back(*step); }
         }
-        sort_stably(steps, std::greater<>{});
+        std::stable_sort(steps.begin(), steps.end(), std::greater<>{});
         return steps;
     }
     /// Returns why a save cannot have made the step's folder; empty if it has.

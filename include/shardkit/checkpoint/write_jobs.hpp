@@ -18,7 +18,6 @@
 #include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/memory_copies.hpp>
 
@@ -116,7 +115,7 @@ class WriteJobs {
         }
         if (copied) { copy_state(); }
         gather_scattered(where);
-        sort_stably(jobs_, [](const Job& a, const Job& b) {
+        std::stable_sort(jobs_.begin(), jobs_.end(), [](const Job& a, const Job& b) {
             return a.file != b.file ? a.file < b.file : a.bytes.begin < b.bytes.begin;
         });
     }
@@ -203,7 +202,7 @@ class WriteJobs {
     }
     /// Gathers the tensors whose runs are short as a whole; every rank writes a part of each.
     void gather_scattered(SourceLocation where) {
-        sort_stably(scattered_, [&](const Scattered& a, const Scattered& b) {
+        std::stable_sort(scattered_.begin(), scattered_.end(), [&](const Scattered& a, const Scattered& b) {
             const PlannedTensor& one = planned(a);
             const PlannedTensor& other = planned(b);
             return one.group != other.group ? one.group < other.group : one.values < other.values;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -12,14 +13,13 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::detail {
 
 /// Returns "rank 2" or "ranks 0-1, 3-63", or the same of `what` else.
 [[gnu::cold]] inline std::string ranks_text(const std::vector<std::size_t>& all, std::string_view what = "rank") {
     std::vector<std::size_t> ranks = all;
-    sort_numbers({ranks.data(), ranks.size()});
+    std::sort(ranks.begin(), ranks.end());
     std::string text = concat(what, ranks.size() == 1 ? " " : "s ");
     for (std::size_t i = 0; i < ranks.size();) {
         std::size_t last = i;

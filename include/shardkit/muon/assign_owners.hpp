@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
-
-#include <shardkit/detail/sort_numbers.hpp>
 
 namespace shardkit::layout {
 
@@ -24,7 +23,7 @@ std::vector<std::size_t> assign_owners(std::span<const std::uint64_t> costs, std
                                        const MayOwn& may_own) {
     std::vector<std::size_t> order(costs.size());
     for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
-    detail::sort_stably(order, [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
     std::vector<std::size_t> owners(costs.size());
     for (const std::size_t work : order) {
         std::size_t owner = loads.size();

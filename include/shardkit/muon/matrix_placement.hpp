@@ -12,7 +12,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/machine/batch_steps.hpp>
@@ -230,7 +229,8 @@ class MatrixPlacement {
     void make_batches() {
         std::vector<std::size_t> order(units_.size());
         for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
-        sort_stably(order, [&](std::size_t a, std::size_t b) { return units_[a].cost > units_[b].cost; });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::size_t a, std::size_t b) { return units_[a].cost > units_[b].cost; });
         std::size_t most = least_batch;
         for (const MatrixUnit& unit : units_) { most = std::max(most, unit.extents.numel()); }
         std::vector<std::size_t> batch_of_rank(ranks_), numel(ranks_);
@@ -246,7 +246,7 @@ class MatrixPlacement {
             batches_[batch_of_rank[owner]].push_back(u);
         }
         for (auto& batch : batches_) {
-            sort_numbers({batch.data(), batch.size()}, [&](std::size_t a, std::size_t b) {
+            std::sort(batch.begin(), batch.end(), [&](std::size_t a, std::size_t b) {
                 return units_[a].owner != units_[b].owner ? units_[a].owner < units_[b].owner : a < b;
             });
         }

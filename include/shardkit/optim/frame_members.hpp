@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -221,7 +222,11 @@ SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const An
       groups_(std::move(groups)) {
     require_matches(model, numbers_->param_groups(), where);
     auto& rank = detail::rank_of(model, where);
+    std::set<std::string_view> paths;
     for (Group& group : spi::groups(model, where)) {
+        if (!paths.insert(group.path()).second) {
+            throw_invalid_argument(where, "optimizer: two groups have the path '", group.path(), "'");
+        }
         numbers_->add_group(rank, group.geometry(), where);
         groups_->add(group, options, numbers_->param_groups(), where);
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -40,7 +41,7 @@ class OptimizerGroups {
              SourceLocation where) {
         Group& group = groups_.emplace_back(state.rank(), state.geometry(), options, param_groups, where);
         group.choose(state.rank(), state.geometry(), param_groups, nullptr, table());
-        entry_of(numbers_, state.identity()).value = groups_.size() - 1;
+        numbers_[state.identity()] = groups_.size() - 1;
         for (std::size_t p = 0; p < group.updated().size(); ++p) {
             if (group.updates(p)) { state.torn().end_states(p); }
         }
@@ -58,9 +59,9 @@ class OptimizerGroups {
     }
     /// Steps that a group of that identity has taken; 0 where it has no such group. Waits for the compute stream.
     std::uint64_t steps(std::uint64_t identity) const {
-        const std::size_t found = place_of(numbers_, identity);
-        if (found == numbers_.size() || numbers_[found].key != identity) { return 0; }
-        const auto number = groups_[numbers_[found].value].number();
+        const auto found = numbers_.find(identity);
+        if (found == numbers_.end()) { return 0; }
+        const auto number = groups_[found->second].number();
         return number ? table_.steps(*number) : 0;
     }
     /// Whether a graph has captured a step, whose work refers to the tables.
@@ -90,7 +91,7 @@ class OptimizerGroups {
     virtual void list_own_shapes(const State& state, List<HeldMemory>& held) = 0;
 
     /// What it keeps of one of its groups.
-    Group& group_of(const State& state) { return groups_[entry_of(numbers_, state.identity()).value]; }
+    Group& group_of(const State& state) { return groups_[numbers_.at(state.identity())]; }
     /// The next group in a walk over the model.
     Group& next() noexcept { return groups_[next_++]; }
     UpdateTable& table() noexcept { return table_; }
@@ -104,9 +105,9 @@ class OptimizerGroups {
 
   private:
     List<Group> groups_;
-    UpdateTable table_;                                // its end waits for the kernels that use what the groups have
-    List<Keyed<std::uint64_t, std::size_t>> numbers_;  // of them, by identity
-    std::size_t next_ = 0;                             // of the groups, in a walk
+    UpdateTable table_;                             // its end waits for the kernels that use what the groups have
+    std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
+    std::size_t next_ = 0;                          // of the groups, in a walk
 };
 
 struct NoLaunches {

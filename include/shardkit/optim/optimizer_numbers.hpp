@@ -17,7 +17,6 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/begin_step.hpp>
@@ -218,7 +217,6 @@ class OptimizerNumbers {
     double given_rate_;
     Rank* rank_ = nullptr;
     std::vector<ParamGroup> param_groups_;
-    NameIndex paths_;                 // of the groups
     StatementsHandle stated_;         // of the options
     List<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
@@ -238,9 +236,6 @@ inline OptimizerNumbers::OptimizerNumbers(const AnyOptions& options, std::vector
 }
 
 inline void OptimizerNumbers::add_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
-    if (!paths_.add(group.path).is_new) {
-        throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
-    }
     choices_.emplace_back();
     StatementBook* const book = rank.world_size() > 1 ? book_of(rank.world()) : nullptr;
     if (book == nullptr) { return; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <span>
 #include <string_view>
 
@@ -19,7 +20,6 @@ void check_tensors(std::string_view path, std::span<const ParameterRecord> tenso
 #include <cstddef>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/name_table.hpp>
 #include <shardkit/param/shapes.hpp>
 
 namespace shardkit::detail SHARDKIT_FORM {
@@ -29,15 +29,15 @@ SHARDKIT_CORE_INLINE void check_tensors(std::string_view path, std::span<const P
     if (tensors.empty()) {
         throw_invalid_argument(where, "'", path, "': the list has no tensor, expected at least one");
     }
-    NameIndex known;
+    std::map<std::string_view, std::size_t> known;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         const ParameterRecord& tensor = tensors[i];
         if (tensor.name.empty()) {
             throw_invalid_argument(where, "'", path, "': tensor ", i, " has an empty name, expected one as 'weight'");
         }
-        const auto [first, is_new] = known.add(tensor.name);
+        const auto [first, is_new] = known.emplace(tensor.name, i);
         if (!is_new) {
-            throw_invalid_argument(where, "'", path, "': tensors ", first, " and ", i, " have the name '",
+            throw_invalid_argument(where, "'", path, "': tensors ", first->second, " and ", i, " have the name '",
                                    tensor.name, "', expected distinct names");
         }
         check_shape(path, tensor.name, tensor.shape, {}, where);

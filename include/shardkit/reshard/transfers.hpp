@@ -9,7 +9,6 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/reshard/boxes.hpp>
 
@@ -236,7 +235,7 @@ class Transfers {
             next_alike[t] = none;
         }
         const auto key = [&](std::size_t t) { return std::tuple(targets[t].file, targets[t].begin, t); };
-        sort_numbers({order.data(), order.size()}, [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
         for (std::size_t i = 1; i < order.size(); ++i) {
             const BoxedTensor& one = targets[order[i - 1]];
             const BoxedTensor& other = targets[order[i]];
@@ -267,7 +266,7 @@ class Transfers {
     List<std::size_t> ranks_by(const Key& key) const {
         List<std::size_t> order(ranks);
         for (std::size_t r = 0; r < ranks; ++r) { order[r] = r; }
-        sort_numbers({order.data(), ranks}, [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
         return order;
     }
     void place(Work& work, std::size_t t) {

@@ -92,12 +92,15 @@ struct GroupGeometry : GroupDescription {
     /// Returns the range of shard `index` in the full buffer.
     IndexRange shard(std::size_t index) const noexcept { return shard_range(index, shard_numel, buffer_numel); }
 
+    /// Returns the place in `by_name` of the first name that is not before this one.
+    std::vector<std::size_t>::const_iterator place_by_name(std::string_view name) const {
+        return std::lower_bound(by_name.begin(), by_name.end(), name,
+                                [&](std::size_t p, std::string_view wanted) { return parameters[p].name < wanted; });
+    }
     /// Returns the number of the parameter with that name or alias. Cost: logarithmic in the number of parameters.
     /// @throws std::invalid_argument when there is none
     std::size_t number_of(std::string_view name, SourceLocation where) const {
-        const auto at =
-            std::lower_bound(by_name.begin(), by_name.end(), name,
-                             [&](std::size_t p, std::string_view wanted) { return parameters[p].name < wanted; });
+        const auto at = place_by_name(name);
         if (at != by_name.end() && parameters[*at].name == name) { return *at; }
         for (const ParameterName& alias : aliases) {
             if (alias.name == name) { return alias.number; }

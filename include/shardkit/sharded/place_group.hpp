@@ -4,11 +4,9 @@
 #include <shardkit/detail/not_compiled.inc>
 
 #include <cstddef>
-#include <numeric>
 #include <utility>
 
 #include <shardkit/core/checked.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/param/parameter_record.hpp>
@@ -56,10 +54,9 @@ inline PlacedGroup place_group(Rank& rank, const PrecisionValues& types, const G
         for (const PlacedParameter& p : g.parameters) { g.owned_names.emplace_back(p.name); }
         for (std::size_t p = 0; p < g.parameters.size(); ++p) { g.parameters[p].name = g.owned_names[p]; }
     }
-    g.by_name.resize(g.parameters.size());
-    std::iota(g.by_name.begin(), g.by_name.end(), std::size_t{0});
-    sort_numbers({g.by_name.data(), g.by_name.size()},
-                 [&](std::size_t a, std::size_t b) { return g.parameters[a].name < g.parameters[b].name; });
+    for (std::size_t p = 0; p < g.parameters.size(); ++p) {
+        g.by_name.insert(g.place_by_name(g.parameters[p].name), p);
+    }
     g.tp_index = grid.coordinate(Tp::name, rank.rank());
     g.ep_index = experts ? communicators.ep.rank() : 0;
     const DescribedGroup described =

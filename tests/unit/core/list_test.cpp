@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// detail::List, against std::vector: random acts on both, of an element that counts those that live. The tables and
-// sorts that are made of it, against std::map and std::stable_sort.
-#include <algorithm>
+// detail::List, against std::vector: random acts on both, of an element that counts those that live.
 #include <cstddef>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <random>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,9 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/name_table.hpp>
 #include <shardkit/detail/owned.hpp>
-#include <shardkit/detail/sort_numbers.hpp>
 
 namespace list_test {
 
@@ -55,83 +48,6 @@ bool same(const List<T>& list, const std::vector<T>& expected) {
 }
 
 }  // namespace
-
-TEST_CASE("entries of a sorted List are found and added by their key, as in a std::map") {
-    std::mt19937 random(11);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same acts in every run
-    List<shardkit::detail::Keyed<int, std::string>> sorted;
-    std::map<int, std::string> expected;
-    for (int act = 0; act < 500; ++act) {
-        const int key = static_cast<int>(random() % 200);
-        shardkit::detail::entry_of(sorted, key).value += 'a';
-        expected[key] += 'a';
-        const int other = static_cast<int>(random() % 200);
-        const auto place = static_cast<std::size_t>(std::distance(expected.begin(), expected.lower_bound(other)));
-        REQUIRE(shardkit::detail::place_of(sorted, other) == place);
-    }
-    REQUIRE(sorted.size() == expected.size());
-    std::size_t i = 0;
-    for (const auto& [key, value] : expected) {
-        CHECK(sorted[i].key == key);
-        CHECK(sorted[i++].value == value);
-    }
-}
-
-TEST_CASE("a NameTable has the values of a std::map, whose names have the numbers in which they came") {
-    std::mt19937 random(13);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same names in every run
-    shardkit::detail::NameTable<std::string> table;
-    shardkit::detail::NameIndex index;
-    std::map<std::string, std::string> expected;
-    std::vector<std::string> came;
-    for (int act = 0; act < 500; ++act) {
-        const std::string name = std::to_string(random() % 200);
-        const std::string value = std::to_string(act);
-        const bool is_new = expected.emplace(name, value).second;
-        if (is_new) { came.push_back(name); }
-        const auto added = table.add(name, value);
-        REQUIRE(added.is_new == is_new);
-        REQUIRE(added.value == expected[name]);
-        const auto number = index.add(name);
-        REQUIRE(number.is_new == is_new);
-        REQUIRE(came[number.number] == name);
-        REQUIRE(index.find(name) == number.number);
-        const std::string other = std::to_string(random() % 200);
-        const std::string* const found = table.find(other);
-        REQUIRE((found != nullptr) == expected.contains(other));
-        if (found != nullptr) { REQUIRE(*found == expected[other]); }
-        if (found == nullptr) { REQUIRE(index.find(other) == shardkit::detail::NameIndex::none); }
-    }
-    table["a name"] += 'b';
-    expected["a name"] += 'b';
-    std::map<std::string, std::string> listed;
-    std::string before;
-    table.for_each([&](const std::string& name, const std::string& value) {
-        CHECK(before < name);
-        before = name;
-        listed.emplace(name, value);
-    });
-    CHECK(listed == expected);
-    CHECK(table.size() == expected.size());
-}
-
-TEST_CASE("sort_stably orders a List and a std::vector as std::stable_sort does") {
-    std::mt19937 random(17);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same values in every run
-    for (std::size_t size = 0; size < 70; ++size) {
-        std::vector<Counted> vector;
-        List<Counted> list;
-        for (std::size_t i = 0; i < size; ++i) {
-            vector.emplace_back(static_cast<int>(random() % 100));
-            list.push_back(vector.back());
-        }
-        const auto by_last_digit = [](const Counted& a, const Counted& b) { return a.text.back() < b.text.back(); };
-        std::vector<Counted> expected = vector;
-        std::stable_sort(expected.begin(), expected.end(), by_last_digit);
-        shardkit::detail::sort_stably(vector, by_last_digit);
-        shardkit::detail::sort_stably(list, by_last_digit);
-        REQUIRE(vector == expected);
-        REQUIRE(same(list, expected));
-    }
-    CHECK(Counted::living == 0);
-}
 
 TEST_CASE("random acts on a List and on a std::vector leave the same elements, and none that live on") {
     std::mt19937 random(7);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same acts in every run

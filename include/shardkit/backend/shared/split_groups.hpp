@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/detail/sort_numbers.hpp>
-
 namespace shardkit::shared::detail {
 
 /// Counts how many of a rank's communicators use one of its groups. Without any, the group may be reused.
@@ -73,19 +71,19 @@ struct SplitGroups {
     template <class Wishes>
     SplitGroups(const Wishes& wishes, std::size_t rank) {
         std::vector<std::size_t> colors;
-        for (const auto& wish : wishes) { colors.push_back(wish.color); }
-        shardkit::detail::sort_numbers({colors.data(), colors.size()});
-        colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
+        for (const auto& wish : wishes) {
+            const auto at = std::lower_bound(colors.begin(), colors.end(), wish.color);
+            if (at == colors.end() || *at != wish.color) { colors.insert(at, wish.color); }
+        }
         count = colors.size();
         for (std::size_t q = 0; q < wishes.size(); ++q) {
             const auto found = std::lower_bound(colors.begin(), colors.end(), wishes[q].color);
             group_of.push_back(static_cast<std::size_t>(found - colors.begin()));
-            if (wishes[q].color == wishes[rank].color) { members.push_back(q); }
+            if (wishes[q].color != wishes[rank].color) { continue; }
+            members.insert(std::upper_bound(members.begin(), members.end(), wishes[q].key,
+                                            [&](auto key, std::size_t member) { return key < wishes[member].key; }),
+                           q);
         }
-        const auto before = [&](std::size_t a, std::size_t b) {
-            return std::pair(wishes[a].key, a) < std::pair(wishes[b].key, b);
-        };
-        shardkit::detail::sort_numbers({members.data(), members.size()}, before);
         while (members[place] != rank) { ++place; }
     }
     /// Returns the index of the caller's group.
