@@ -109,8 +109,8 @@ struct Training {
     double step(std::size_t number) {
         const sk::SliceOrder order = sk::slice_order(model);
         sk::Accumulation accumulation{model, order.microbatches()};
-        const auto& of_experts = sk::detail::group_of(experts).geometry();
-        const auto& of_dense = sk::detail::group_of(dense).geometry();
+        const auto& of_experts = sk::spi::group(experts).geometry();
+        const auto& of_dense = sk::spi::group(dense).geometry();
         for (std::size_t m = 0; m < order.microbatches(); ++m) {
             // The tokens of all ranks that share experts come here.
             std::vector<std::size_t> sources;

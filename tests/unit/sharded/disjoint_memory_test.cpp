@@ -56,7 +56,7 @@ std::vector<Held> memory_of_all_ranks(const sk::DynamicPolicy& policy) {
             hold(handle[toy::Bias{}].data(), 7 * sizeof(typename Precision::Gradient));
             accumulation.add(std::move(handle));
             const std::span<const typename Precision::Reduction> reduced =
-                sk::detail::group_of(*layer).gradients().reduced();
+                sk::spi::group(*layer).gradients().reduced();
             hold(reduced.data(), reduced.size_bytes());
             hold_listed(layer->shards());
         }

@@ -84,7 +84,7 @@ class Driven {
         if (frozen) { made.frozen = Block::all(); }
         return made;
     }
-    auto& state() { return sk::detail::group_of(a_); }
+    auto& state() { return sk::spi::group(a_); }
     bool holds_full() { return rows_.leases_full && state().parameters().full().data() != nullptr; }
     bool can_take_gradients_beside() {
         if (!rows_.reduces_each) { return true; }
