@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/owned.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
@@ -44,7 +45,7 @@ class MovingAverage {
     void update(double decay, SourceLocation where = SourceLocation::current());
 
   private:
-    detail::Owned<detail::AverageUpdates> updates_;
+    std::unique_ptr<detail::AverageUpdates> updates_;
 };
 
 }  // namespace SHARDKIT_FACE

@@ -17,7 +17,6 @@
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
-#include <shardkit/detail/owned.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -333,7 +332,7 @@ class Group : NotCopied {
     GroupGeometry geometry_;
     layout::FlatLayout layout_;
     GroupCommunicators comms_;
-    Owned<AdoptedRanges> adopted_;
+    std::unique_ptr<AdoptedRanges> adopted_;
     GroupStatements statements_;
     StepState step_;
     TornValues torn_;
