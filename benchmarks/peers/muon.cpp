@@ -17,6 +17,7 @@
 #include <shardkit/backend/cblas/cblas_products.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/muon/matrix_optimizer.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/policies.hpp>

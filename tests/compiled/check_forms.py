@@ -22,7 +22,7 @@ MOST_LINES = 1.5
 # Functions of README's first program header-only, without optimisation: 6,750, which are half its time of compilation.
 MOST_HEADER_ONLY = 7400
 STANDARD = "algorithm chrono functional map memory optional ranges string thread vector".split()
-ENTRIES = ("shardkit/shardkit.hpp", "shardkit/checkpoint.hpp", "shardkit/local_shards.hpp", "shardkit/moving_average.hpp",
+ENTRIES = ("shardkit/shardkit.hpp", "shardkit/adafactor.hpp", "shardkit/checkpoint.hpp", "shardkit/local_shards.hpp", "shardkit/moving_average.hpp",
            "shardkit/context_parallel.hpp", "shardkit/expert_parallel.hpp", "shardkit/tensor_parallel.hpp",
            "shardkit/muon.hpp", "shardkit/nccl.hpp", "shardkit/plan.hpp", "shardkit/reshard.hpp", "shardkit/rules.hpp", "shardkit/schedule.hpp", "shardkit/verbs.hpp", "shardkit/verify.hpp",
            "shardkit/backend/cub/kernels.hpp", "shardkit/optim/options.hpp", "shardkit/backend/threads/launch_options.hpp", "shardkit/sharded/list_shards.hpp")

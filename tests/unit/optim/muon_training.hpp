@@ -14,6 +14,7 @@
 #include <shardkit/follow/record.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/muon/host_products.hpp>
+#include <shardkit/muon/matrix_optimizer.hpp>
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
