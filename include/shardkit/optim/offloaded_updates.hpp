@@ -20,6 +20,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_error.hpp>
+#include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -33,33 +34,25 @@
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
-/// The two slots of a rank, which all its optimizers use, one step after the other.
-/// Memory: two times RankOptions::offload_slot_bytes, of the engine's
+/// The two slots of a rank, which all its optimizers use, one step after the other: of the engine's memory, or, where
+/// updates run on the host, of the host's, that gradients come to and parameters go from.
+/// Memory: two times RankOptions::offload_slot_bytes
+template <Offload way>
 class OffloadSlots {
   public:
     explicit OffloadSlots(const Rank& rank)
-        : bytes_(rank.options().offload_slot_bytes), memory_(rank.local_buffer<std::uint8_t>(2 * bytes_)) {}
+        : bytes_(rank.options().offload_slot_bytes), memory_(allocate(rank, 2 * bytes_)) {}
     std::span<std::byte> operator[](std::size_t slot) const noexcept {
         return std::as_writable_bytes(memory_.span().subspan(slot * bytes_, bytes_));
     }
 
   private:
-    std::size_t bytes_;
-    HostBuffer<std::uint8_t> memory_;
-};
-
-/// The two slots of host memory that gradients come to and parameters go from, of a rank whose updates run there.
-class HostSlots {
-  public:
-    explicit HostSlots(const Rank& rank)
-        : bytes_(rank.options().offload_slot_bytes),
-          memory_(group_buffer<std::uint8_t>(rank, "optimizer", "slots for updates on the host", 2 * bytes_,
-                                             /*offloaded=*/true)) {}
-    std::span<std::byte> operator[](std::size_t slot) const noexcept {
-        return std::as_writable_bytes(memory_.span().subspan(slot * bytes_, bytes_));
+    static HostBuffer<std::uint8_t> allocate(const Rank& rank, std::size_t bytes) {
+        if (way == Offload::states) { return rank.local_buffer<std::uint8_t>(bytes); }
+        return group_buffer<std::uint8_t>(rank, "optimizer", "slots for updates on the host", bytes,
+                                          /*offloaded=*/true);
     }
 
-  private:
     std::size_t bytes_;
     HostBuffer<std::uint8_t> memory_;
 };
@@ -69,9 +62,9 @@ class HostSlots {
 inline void make_offload_slots(Rank& rank, std::string_view path, Offload offload) {
     try {
         if (offload == Offload::update) {
-            static_cast<void>(rank.kept<HostSlots>());
+            static_cast<void>(rank.kept<OffloadSlots<Offload::update>>());
         } else {
-            static_cast<void>(rank.kept<OffloadSlots>());
+            static_cast<void>(rank.kept<OffloadSlots<Offload::states>>());
         }
     } catch (const std::bad_alloc&) {
         throw MemoryError(path, 2 * rank.options().offload_slot_bytes, "slots for offloaded states");
@@ -79,7 +72,6 @@ inline void make_offload_slots(Rank& rank, std::string_view path, Offload offloa
 }
 
 /// The pieces of those groups that take part in a step and are offloaded in one way, in order.
-template <class Listed>
 class OffloadPlaces {
   public:
     struct Place {
@@ -87,7 +79,7 @@ class OffloadPlaces {
         std::size_t piece;
     };
 
-    OffloadPlaces(std::span<const Listed> listed, Offload way) : listed_(listed), way_(way) {}
+    OffloadPlaces(std::span<const TrainedGroup> listed, Offload way) : listed_(listed), way_(way) {}
 
     Place first() const noexcept { return from(0); }
     bool ends(const Place& place) const noexcept { return place.group == listed_.size(); }
@@ -97,7 +89,7 @@ class OffloadPlaces {
     Place after(const Place& place) const noexcept {
         return is_last_of_group(place) ? from(place.group + 1) : Place{place.group, place.piece + 1};
     }
-    const Listed& operator[](const Place& place) const noexcept { return listed_[place.group]; }
+    const TrainedGroup& operator[](const Place& place) const noexcept { return listed_[place.group]; }
 
     /// Calls fetch(place, slot) and update(place, slot) for each piece, with two slots in turn: the next piece is
     /// fetched before one is updated.
@@ -119,11 +111,11 @@ class OffloadPlaces {
         while (group < listed_.size() && !updates(listed_[group])) { ++group; }
         return {group, 0};
     }
-    bool updates(const Listed& each) const noexcept {
+    bool updates(const TrainedGroup& each) const noexcept {
         return each.taken && !each.group->pieces().empty() && each.state->geometry().offload == way_;
     }
 
-    std::span<const Listed> listed_;
+    std::span<const TrainedGroup> listed_;
     Offload way_;
 };
 

@@ -88,22 +88,24 @@ class PieceUpdate {
     std::size_t count_ = 0;
 };
 
-/// What updates of offloaded groups share: their pieces, and the copies of one step.
+/// What updates of groups that are offloaded in one way share: their pieces, the slots, and the copies of one step.
+template <Offload way_of_all>
 class PieceUpdates {
+  public:
+    static constexpr Offload way = way_of_all;
+
+    PieceUpdates(Rank& rank, const OffloadPlaces& places)
+        : rank_(rank),
+          places_(places),
+          slots_(rank.kept<OffloadSlots<way>>()),
+          copies_(rank, way == Offload::states ? engine::LinkWay::to_device : engine::LinkWay::to_host) {}
+
   protected:
-    using Place = typename OffloadPlaces<TrainedGroup>::Place;
-
-    PieceUpdates(Rank& rank, const OffloadPlaces<TrainedGroup>& places, engine::LinkWay fetches)
-        : rank_(rank), places_(places), copies_(rank, fetches) {}
-
-    IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
-    static PieceUpdate piece_of(const TrainedGroup& each, const AnyUpdateWork& whole, std::size_t piece,
-                                std::span<const rules::UpdateRange> ranges) {
-        return PieceUpdate(whole, each.group->pieces()[piece], ranges);
-    }
+    using Place = OffloadPlaces::Place;
 
     Rank& rank_;
-    OffloadPlaces<TrainedGroup> places_;
+    OffloadPlaces places_;
+    const OffloadSlots<way>& slots_;
     OrderedCopies copies_;
 };
 
@@ -111,25 +113,16 @@ class PieceUpdates {
 /// the compute stream, the one before it is stored and the next one is fetched, on streams of their own. Everything
 /// else that the rank's streams do with states and masters is in the order of the compute stream. Cost:
 /// planner::offloaded_update_seconds
-class DevicePieces : PieceUpdates {
-    using Base = PieceUpdates;
-    using Base::copies_;
-    using Base::places_;
-    using Base::rank_;
-    using typename Base::Place;
-
+class DevicePieces : public PieceUpdates<Offload::states> {
   public:
-    static constexpr Offload way = Offload::states;
-
-    DevicePieces(Rank& rank, const OffloadPlaces<TrainedGroup>& places)
-        : Base(rank, places, engine::LinkWay::to_device), slots_(rank.kept<OffloadSlots>()) {}
+    using PieceUpdates::PieceUpdates;
 
     void run(const UpdateTable& table, const std::uint32_t* skip) {
         const Stream compute = rank_.compute_stream();
         const auto in_slot = [&](const Place& place, std::size_t slot) {
             const TrainedGroup& each = places_[place];
             const AnyUpdateWork whole = work_in_step(each, table.updates(), skip);
-            PieceUpdate piece = Base::piece_of(each, whole, place.piece, each.group->ranges());
+            PieceUpdate piece(whole, each.group->pieces()[place.piece], each.group->ranges());
             piece.use(slots_[slot]);
             return piece;
         };
@@ -149,38 +142,25 @@ class DevicePieces : PieceUpdates {
             if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, compute.capture()); }
         });
     }
-
-  private:
-    const OffloadSlots& slots_;
 };
 
 /// Updates groups on the host one behind the other: while a piece is updated there, the parameters of the one before
 /// it go back and the next one is fetched, on streams of their own.
 /// Cost:   planner::offloaded_update_seconds, with the update on one thread of the host
-class HostPieces : PieceUpdates {
-    using Base = PieceUpdates;
-    using Base::copies_;
-    using Base::elements;
-    using Base::places_;
-    using Base::rank_;
-    using typename Base::Place;
-
+class HostPieces : public PieceUpdates<Offload::update> {
   public:
-    static constexpr Offload way = Offload::update;
-
-    HostPieces(Rank& rank, const OffloadPlaces<TrainedGroup>& places)
-        : Base(rank, places, engine::LinkWay::to_host), slots_(rank.kept<HostSlots>()) {}
+    using PieceUpdates::PieceUpdates;
 
     /// Makes the calls of a group that is updated on the host.
     static void make_calls(Rank& rank, const TrainedGroup& each, const UpdateTable& table) {
         auto& calls = each.group->offloaded().host_calls;
         calls.clear();
-        const auto& slots = rank.kept<HostSlots>();
+        const auto& slots = rank.kept<OffloadSlots<Offload::update>>();
         const AnyUpdateWork whole =
             work_at_rest(each, table.host_updates(), table.host_steps(*each.group->number()), table.host_skip());
         for (std::size_t p = 0; p < each.group->pieces().size(); ++p) {
             for (std::size_t slot = 0; slot < 2; ++slot) {
-                PieceUpdate piece = Base::piece_of(each, whole, p, each.group->offloaded().host_ranges);
+                PieceUpdate piece(whole, each.group->pieces()[p], each.group->offloaded().host_ranges);
                 const Slot here(slots[slot], each, each.group->pieces()[p].elements.size());
                 piece.use(here.parameters.data(), here.gradient.data());
                 calls.push_back(piece);
@@ -235,14 +215,13 @@ class HostPieces : PieceUpdates {
     std::span<std::byte> parameters(const Place& place) const {
         return part(places_[place].state->parameters().gather_source(), place);
     }
-
-    const HostSlots& slots_;
+    IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
 };
 
 template <class Way>
 void run_pieces(std::span<const TrainedGroup> groups, Rank& rank, const UpdateTable& table,
                 const std::uint32_t* skip) {
-    const OffloadPlaces<TrainedGroup> places(groups, Way::way);
+    const OffloadPlaces places(groups, Way::way);
     if (!places.ends(places.first())) { Way(rank, places).run(table, skip); }
 }
 /// Makes one step of those of the listed groups that are offloaded.
