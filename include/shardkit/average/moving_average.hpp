@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
-
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
@@ -45,7 +44,7 @@ class MovingAverage {
     void update(double decay, SourceLocation where = SourceLocation::current());
 
   private:
-    std::unique_ptr<detail::AverageUpdates> updates_;
+    detail::Owned<detail::AverageUpdates> updates_;
 };
 
 }  // namespace SHARDKIT_FACE

@@ -23,6 +23,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::engine {
@@ -102,8 +103,8 @@ class Journal : shardkit::detail::NotCopied {
             }
         }
         const auto made = std::make_shared<const std::vector<std::size_t>>(members.begin(), members.end());
-        labels_.push_back(std::make_unique<CommunicatorLabel>(
-            CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes), made}));
+        labels_.push_back(detail::Owned<CommunicatorLabel>(
+            new CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes), made}));
         return *labels_.back();
     }
 
@@ -114,7 +115,7 @@ class Journal : shardkit::detail::NotCopied {
         for (const auto& subject : alike) {
             if (subject->text == text) { return *subject; }
         }
-        alike.push_back(std::make_unique<CallSubject>(text));
+        alike.push_back(detail::Owned<CallSubject>(new CallSubject(text)));
         ++subject_count_;
         return *alike.back();
     }
@@ -192,7 +193,7 @@ class Journal : shardkit::detail::NotCopied {
     recorder::CallObserver* observer() const noexcept { return observer_; }
 
   private:
-    using Subjects = detail::List<std::unique_ptr<CallSubject>>;
+    using Subjects = detail::List<detail::Owned<CallSubject>>;
 
     Subjects& subjects_of(std::uint32_t hash) noexcept { return subjects_[hash % subjects_.size()]; }
     /// Doubles the number of lists, so that each stays short however many groups a rank makes. Subjects keep their
@@ -213,7 +214,7 @@ class Journal : shardkit::detail::NotCopied {
     std::atomic<std::int64_t> phase_limit_{0};
     detail::TickClock clock_;
     detail::Recorder recorder_;
-    detail::List<std::unique_ptr<CommunicatorLabel>> labels_;
+    detail::List<detail::Owned<CommunicatorLabel>> labels_;
     detail::List<Subjects> subjects_;  // by hash
     std::size_t subject_count_ = 0;
     detail::StatementBook statements_;

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::engine {
@@ -191,7 +191,7 @@ class Recorder {
         }
     }
 
-    std::unique_ptr<Slot[]> slots_;
+    Owned<Slot[]> slots_;
     std::atomic<std::uint64_t> count_{0};
     std::uint64_t queued_ = 0;  // calls below it that are open end elsewhere; this and the step: of the rank's thread
     std::uint32_t step_ = 0;

@@ -3,10 +3,10 @@
 
 #include <shardkit/detail/not_compiled.inc>
 
-#include <memory>
 #include <utility>
 #include <vector>
 
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/factored/factored_frame.hpp>
 #include <shardkit/factored/factored_launches.hpp>
 #include <shardkit/optim/optimizer_groups.hpp>
@@ -20,7 +20,8 @@ namespace shardkit::detail SHARDKIT_FACE {
 SHARDKIT_CORE_INLINE FactoredFrame::FactoredFrame(const Model& model, const AnyOptions& options,
                                                   const AnyFactoredRule& rule, std::vector<ParamGroup> param_groups,
                                                   SourceLocation where)
-    : OptimizerFrame(model, options, std::move(param_groups), where,
-                     std::make_unique<LaunchedGroups<FactoredLaunches<float>, FactoredLaunches<double>>>(&rule)) {}
+    : OptimizerFrame(
+          model, options, std::move(param_groups), where,
+          Owned<OptimizerGroups>(new LaunchedGroups<FactoredLaunches<float>, FactoredLaunches<double>>(&rule))) {}
 
 }  // namespace shardkit::detail SHARDKIT_FACE

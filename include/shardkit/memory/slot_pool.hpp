@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +12,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 
 namespace shardkit::detail {
@@ -153,7 +153,7 @@ class SlotPools {
                 return entry->pool;
             }
         }
-        entries_.push_back(std::make_unique<Entry>(Entry{purpose, alike, SlotPool(bytes, in_flight_, source_)}));
+        entries_.push_back(Owned<Entry>(new Entry{purpose, alike, SlotPool(bytes, in_flight_, source_)}));
         return entries_.back()->pool;
     }
     /// Frees the memory of pools of which no slot is held; see SlotPool::drop.
@@ -169,7 +169,7 @@ class SlotPools {
     };
     std::size_t in_flight_;
     Source source_;
-    List<std::unique_ptr<Entry>> entries_;
+    List<Owned<Entry>> entries_;
 };
 
 /// A group's membership in a pool. It holds the group's slot while it has one.

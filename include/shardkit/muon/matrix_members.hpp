@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/muon/matrix_frame.hpp>
 #include <shardkit/muon/matrix_launches.hpp>
@@ -61,7 +62,7 @@ SHARDKIT_CORE_INLINE MatrixFrame::MatrixFrame(const Model& model, const AnyOptio
                                               const Matrices& matrices, std::vector<ParamGroup> param_groups,
                                               SourceLocation where)
     : OptimizerFrame(model, options, with_rest(model, matrices, std::move(param_groups), where), where,
-                     std::make_unique<LaunchedGroups<MatrixLaunches<float>, MatrixLaunches<double>>>(&rule, products,
-                                                                                                     matrices)) {}
+                     Owned<OptimizerGroups>(new LaunchedGroups<MatrixLaunches<float>, MatrixLaunches<double>>(
+                         &rule, products, matrices))) {}
 
 }  // namespace shardkit::detail SHARDKIT_FACE

@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string_view>
 #include <vector>
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/step/model.hpp>
 
@@ -44,7 +44,7 @@ class CombinedOptimizer : public Optimizer {
     detail::List<detail::OptimizerFrame*> parts() override;
     detail::OptimizerFrame& alone(std::string_view verb, SourceLocation where) override;
 
-    std::unique_ptr<detail::CombinedParts> parts_;
+    detail::Owned<detail::CombinedParts> parts_;
 };
 
 }  // namespace SHARDKIT_FACE

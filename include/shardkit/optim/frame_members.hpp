@@ -216,7 +216,7 @@ SHARDKIT_CORE_INLINE std::size_t OptimizerFrame::bytes_beside_states(SourceLocat
 
 SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
                                                     std::vector<ParamGroup> param_groups, SourceLocation where,
-                                                    std::unique_ptr<OptimizerGroups>&& groups)
+                                                    Owned<OptimizerGroups>&& groups)
     : Optimizer(model),
       numbers_(new OptimizerNumbers(options, std::move(param_groups), narrowest_arithmetic(model, where), where)),
       groups_(std::move(groups)) {
@@ -246,7 +246,7 @@ SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const An
 
 SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
                                                     std::vector<ParamGroup> param_groups, SourceLocation where)
-    : OptimizerFrame(model, options, std::move(param_groups), where, std::make_unique<ElementGroups>()) {}
+    : OptimizerFrame(model, options, std::move(param_groups), where, Owned<OptimizerGroups>(new ElementGroups)) {}
 SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(OptimizerFrame&&) noexcept = default;
 SHARDKIT_CORE_INLINE OptimizerFrame& OptimizerFrame::operator=(OptimizerFrame&&) noexcept = default;
 SHARDKIT_CORE_INLINE OptimizerFrame::~OptimizerFrame() = default;

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/machine/act.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/global_norm.hpp>
@@ -184,7 +184,7 @@ class Optimizer {
         detail::Group* left = nullptr;  // whose update is still to be given to the compute stream
     };
     std::optional<Backward> backward_;  // the step in backward that is under way; stays where it began
-    std::unique_ptr<detail::UpdatesInBackward> in_backward_;
+    detail::Owned<detail::UpdatesInBackward> in_backward_;
 };
 
 }  // namespace SHARDKIT_FACE

@@ -3,13 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/options.hpp>
 #include <shardkit/step/model.hpp>
@@ -56,7 +56,7 @@ class OptimizerFrame : public Optimizer {
   protected:
     /// @param groups  what is to have the model's groups
     OptimizerFrame(const Model& model, const AnyOptions& options, std::vector<ParamGroup> param_groups,
-                   SourceLocation where, std::unique_ptr<OptimizerGroups>&& groups);
+                   SourceLocation where, Owned<OptimizerGroups>&& groups);
     /// The bytes of this rank's buffers beside states.
     std::size_t bytes_beside_states(SourceLocation where) const;
 
@@ -88,8 +88,8 @@ class OptimizerFrame : public Optimizer {
     const GroupProgress* set_progress(const GroupProgress* of_groups, Change change, SourceLocation where);
     void require_not_captured(SourceLocation where);
 
-    std::unique_ptr<OptimizerNumbers> numbers_;
-    std::unique_ptr<OptimizerGroups> groups_;
+    Owned<OptimizerNumbers> numbers_;
+    Owned<OptimizerGroups> groups_;
 };
 
 }  // namespace shardkit::detail SHARDKIT_FACE

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -110,7 +109,7 @@ SHARDKIT_CORE_INLINE void Optimizer::step_in_backward(Accumulation& accumulation
     }
     detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);
     stated.max_norm = unlimited;
-    if (!in_backward_) { in_backward_ = std::make_unique<Updates>(); }
+    if (!in_backward_) { in_backward_ = detail::Owned<detail::UpdatesInBackward>(new Updates); }
     static_cast<Updates&>(*in_backward_).begin(*this, alone("step_in_backward", where), stated, where);
     for (detail::Group& group : spi::groups(groups, where)) { group.step().update_in_backward(); }
     accumulation.backward_.begin(*in_backward_);

@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -16,6 +15,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
@@ -220,7 +220,7 @@ class Rank : detail::NotCopied {
     Streams streams_;
     std::size_t rank_;
     std::size_t world_size_;
-    std::unique_ptr<detail::RankResources> resources_;
+    detail::Owned<detail::RankResources> resources_;
 };
 
 /// A rank with its mesh's static extents, so that the compiler can refuse what does not fit the mesh. A function that

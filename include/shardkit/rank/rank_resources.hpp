@@ -148,7 +148,7 @@ SHARDKIT_CORE_INLINE Rank::Rank(const AxisGrid& grid, const Communicator& world,
                                ", expected at least ", least_offload_slot_bytes);
     }
     if (options.in_flight == 0) { throw_invalid_argument(where, "RankOptions: in_flight is 0, expected at least 1"); }
-    resources_ = std::make_unique<detail::RankResources>(world, options.in_flight);
+    resources_ = detail::Owned<detail::RankResources>(new detail::RankResources(world, options.in_flight));
 }
 
 SHARDKIT_CORE_INLINE Rank::~Rank() {

@@ -17,6 +17,7 @@
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -332,7 +333,7 @@ class Group : NotCopied {
     GroupGeometry geometry_;
     layout::FlatLayout layout_;
     GroupCommunicators comms_;
-    std::unique_ptr<AdoptedRanges> adopted_;
+    Owned<AdoptedRanges> adopted_;
     GroupStatements statements_;
     StepState step_;
     TornValues torn_;

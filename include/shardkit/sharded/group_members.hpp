@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -37,7 +36,7 @@ inline Group::Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elemen
     prepare_reductions(geometry_, comms_, where);
     if (!adopted.parameters.empty()) {
         const auto parameters = adopted.parameters.bytes();
-        adopted_ = std::make_unique<AdoptedRanges>(path(), parameters, adopted.gradients.bytes(), where);
+        adopted_ = Owned<AdoptedRanges>(new AdoptedRanges(path(), parameters, adopted.gradients.bytes(), where));
     }
 }
 

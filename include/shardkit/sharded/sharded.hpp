@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/elements.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/initial_values.hpp>
@@ -346,7 +346,7 @@ class Sharded {
   private:
     friend Model;
     friend Accumulation;
-    explicit Sharded(std::unique_ptr<State> state) : state_(std::move(state)) {}
+    explicit Sharded(detail::Owned<State> state) : state_(std::move(state)) {}
 
     /// Returns the state behind this object. @throws UsageError when it was moved from
     State& live(SourceLocation where) const {
@@ -354,11 +354,12 @@ class Sharded {
         return *state_;
     }
 
-    static std::unique_ptr<State> make(Rank& rank, std::string_view path, const Tensors& tensors,
-                                       const Options& options, AdoptedMemory<Gather, Gradient> memory,
-                                       SourceLocation where) {
+    static detail::Owned<State> make(Rank& rank, std::string_view path, const Tensors& tensors,
+                                     const Options& options, AdoptedMemory<Gather, Gradient> memory,
+                                     SourceLocation where) {
         static_assert(rules::PolicyRules<Policy>::hold);
-        return std::make_unique<State>(rank, path, tensors, options, memory.parameters, memory.gradients, where);
+        return detail::Owned<State>(
+            new State(rank, path, tensors, options, memory.parameters, memory.gradients, where));
     }
     static void check_adopted(const Rank& rank, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
@@ -389,7 +390,7 @@ class Sharded {
         check("gradients", memory.gradients.size(), group.sources() * group.buffer_numel);
     }
 
-    std::unique_ptr<State> state_;
+    detail::Owned<State> state_;
 };
 
 }  // namespace SHARDKIT_BUILD

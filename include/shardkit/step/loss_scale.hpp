@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
@@ -64,7 +64,7 @@ class LossScale {
     detail::LossScaleUse use(SourceLocation where);
     void bind(const detail::ModelName& model, SourceLocation where);
 
-    std::unique_ptr<detail::LossScaleMemory> memory_;
+    detail::Owned<detail::LossScaleMemory> memory_;
 };
 
 }  // namespace SHARDKIT_FACE

@@ -4,7 +4,6 @@
 #include <shardkit/detail/not_compiled.inc>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -62,7 +61,7 @@ namespace shardkit SHARDKIT_FACE {
 
 SHARDKIT_CORE_INLINE LossScale::LossScale(Rank& rank, LossScaleOptions options, SourceLocation where) {
     validate(options, where);
-    memory_ = std::make_unique<detail::LossScaleMemory>(rank, options, where);
+    memory_ = detail::Owned<detail::LossScaleMemory>(new detail::LossScaleMemory(rank, options, where));
 }
 SHARDKIT_CORE_INLINE LossScale::LossScale(LossScale&& other) noexcept = default;
 SHARDKIT_CORE_INLINE LossScale& LossScale::operator=(LossScale&& other) noexcept = default;

@@ -61,7 +61,7 @@ TEST_CASE("deadlock watch: a rank that waits for its streams waits as these do")
         std::atomic<bool> begun = false;
         std::atomic<bool> end = false;
         RankState state;
-        for (auto& queue : state.queues) { queue = std::unique_ptr<CommandQueue>(new CommandQueue); }
+        for (auto& queue : state.queues) { queue = detail::Owned<CommandQueue>(new CommandQueue); }
         CHECK_FALSE(found_twice(state));  // the rank computes, its streams have nothing to do
         const auto hold = [&](threads::detail::ThreadState& stream) {
             const bool waits = work != Work::computes;

@@ -10,12 +10,14 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/owned.hpp>
 
 namespace list_test {
 
 namespace {
 
 using shardkit::detail::List;
+using shardkit::detail::Owned;
 
 struct Counted {
     static inline int living = 0;
@@ -102,6 +104,26 @@ TEST_CASE("random acts on a List and on a std::vector leave the same elements, a
             REQUIRE(same(list, expected));
             REQUIRE(Counted::living == static_cast<int>(list.size() + expected.size()));
         }
+    }
+    CHECK(Counted::living == 0);
+}
+
+TEST_CASE("an Owned ends its object, or its array, once") {
+    REQUIRE(Counted::living == 0);
+    {
+        Owned<Counted> none;
+        Owned<Counted> one(new Counted(1));
+        Owned<Counted[]> three(new Counted[3]());
+        CHECK(Counted::living == 4);
+        none = std::move(one);
+        CHECK((none && !one));
+        CHECK(Counted::living == 4);
+        Owned<Counted> moved(std::move(none));
+        CHECK(!none);
+        moved = Owned<Counted>(new Counted(2));
+        CHECK(Counted::living == 4);
+        three = Owned<Counted[]>();
+        CHECK(Counted::living == 1);
     }
     CHECK(Counted::living == 0);
 }

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -20,6 +19,7 @@
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -97,7 +97,7 @@ class RoundState {
 
   private:
     alignas(padding) WaitWord word_;
-    alignas(padding) std::unique_ptr<Member[]> members_;
+    alignas(padding) shardkit::detail::Owned<Member[]> members_;
     std::mutex saying_;
     std::optional<std::pair<std::uint64_t, std::string>> said_;  // guarded by saying_: collective and explanation
 };
@@ -114,7 +114,7 @@ class Group {
           channels_(new Channel[size() * size()]()),
           round_state_(size()) {
         for (std::size_t i = 0; i < stream_threads; ++i) {
-            if (overlap != Overlap::none) { streams_[i] = std::make_unique<Group>(world_ranks_); }
+            if (overlap != Overlap::none) { streams_[i] = shardkit::detail::Owned<Group>(new Group(world_ranks_)); }
         }
     }
 
@@ -162,10 +162,11 @@ class Group {
   private:
     std::vector<std::size_t> world_ranks_;
     std::size_t size_;
-    std::unique_ptr<Channel[]> channels_;  // the largest part, allocated first: it fails first for too many ranks
+    shardkit::detail::Owned<Channel[]>
+        channels_;  // the largest part, allocated first: it fails first for too many ranks
     RoundState round_state_;
-    std::array<std::unique_ptr<Group>, stream_threads> streams_;  // null without overlap
-    std::atomic<std::uint32_t> uses_{0};                          // number of uses by streams
+    std::array<shardkit::detail::Owned<Group>, stream_threads> streams_;  // null without overlap
+    std::atomic<std::uint32_t> uses_{0};                                  // number of uses by streams
 };
 
 /// One rank's end of a group, under one of its names, for one of its threads.

@@ -9,6 +9,7 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/detail/owned.hpp>
 
 namespace shardkit::threads::detail {
 
@@ -28,7 +29,7 @@ class GroupList {
     }
 
     /// Adds a group that each of its members takes once. @pre the caller holds the mutex of `list`
-    static Group& add(const std::shared_ptr<GroupList>& list, std::unique_ptr<Group> made) {
+    static Group& add(const std::shared_ptr<GroupList>& list, shardkit::detail::Owned<Group> made) {
         Group& group = *made;
         list->sweep();
         list->groups_.reserve(list->groups_.size() + 1);
@@ -81,7 +82,7 @@ class GroupList {
     }
 
     struct Kept {
-        std::unique_ptr<Group> group;
+        shardkit::detail::Owned<Group> group;
         bool held = true;
     };
     shardkit::detail::List<Kept> groups_;

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <new>
 #include <string>
 #include <system_error>
@@ -23,6 +22,7 @@
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_error.hpp>
 
@@ -128,14 +128,14 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
 }
 
 /// Makes what a launch shares. If there is no memory for it, the error says what its ranks cost.
-[[gnu::cold]] inline std::unique_ptr<World> make_world(std::size_t ranks, const LaunchOptions& options,
-                                                       SourceLocation where) {
+[[gnu::cold]] inline shardkit::detail::Owned<World> make_world(std::size_t ranks, const LaunchOptions& options,
+                                                               SourceLocation where) {
     const auto too_many = [&] {
         return MemoryError("threads::launch", sizeof(Channel) * ranks * ranks, cost_of(ranks, options));
     };
     if (ranks > max_ranks) { throw too_many(); }
     try {
-        return std::make_unique<World>(ranks, options, where);
+        return shardkit::detail::Owned<World>(new World(ranks, options, where));
     } catch (const std::bad_alloc&) { throw too_many(); }
 }
 
@@ -157,7 +157,7 @@ struct Start {
 /// Implements launch_and_collect(), instantiated for RankBody alone.
 template <class Body>
 [[gnu::cold]] Errors collect(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
-    const std::unique_ptr<World> made = make_world(ranks, options, where);
+    const shardkit::detail::Owned<World> made = make_world(ranks, options, where);
     World& world = *made;
     Errors errors(ranks);
     StartGate gate;

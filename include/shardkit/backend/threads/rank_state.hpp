@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,6 +12,7 @@
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/stream.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/range.hpp>
 
 namespace shardkit::threads::detail {
@@ -50,7 +50,7 @@ struct RankState : ThreadState {
     Fate fate = Fate::running;
     std::size_t ended_before = 0;  ///< number of ranks whose functions ended before this one's
     std::array<ThreadState, stream_threads> streams;
-    std::array<std::unique_ptr<host::detail::CommandQueue>, stream_threads>
+    std::array<shardkit::detail::Owned<host::detail::CommandQueue>, stream_threads>
         queues;  ///< null without Overlap::threads
 
     static constexpr std::size_t index(Caller caller) noexcept { return static_cast<std::size_t>(caller) - 1; }

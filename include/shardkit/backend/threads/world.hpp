@@ -28,6 +28,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/not_copied.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::threads::detail {
@@ -72,7 +73,8 @@ class World : shardkit::detail::NotCopied {
     [[gnu::cold]] void start_streams(std::size_t rank) {
         if (options_.overlap == Overlap::none) { return; }
         for (auto& queue : states_[rank].queues) {
-            queue = std::make_unique<host::detail::CommandQueue>(spins(all_threads()));
+            queue = shardkit::detail::Owned<host::detail::CommandQueue>(
+                new host::detail::CommandQueue(spins(all_threads())));
         }
     }
     /// Returns when all work that the rank gave to its streams has run.
@@ -95,7 +97,7 @@ class World : shardkit::detail::NotCopied {
 
     /// Makes a group for its members to take, poisoned if a rank has failed already. One of its members calls it.
     Group& make_group(std::vector<std::size_t> world_ranks) {
-        std::unique_ptr<Group> group(new Group(std::move(world_ranks), options_.overlap));
+        shardkit::detail::Owned<Group> group(new Group(std::move(world_ranks), options_.overlap));
         const std::lock_guard lock(mutex_);
         if (failure_) { group->poison(); }
         return GroupList::add(groups_, std::move(group));
@@ -263,8 +265,8 @@ class World : shardkit::detail::NotCopied {
 
     std::size_t ranks_;
     LaunchOptions options_;
-    std::unique_ptr<Group> world_group_;
-    std::unique_ptr<RankState[]> states_;
+    shardkit::detail::Owned<Group> world_group_;
+    shardkit::detail::Owned<RankState[]> states_;
     LateWatch late_{all_states(), options_};  // before any rank begins, which may ask for records at once
     std::shared_ptr<GroupList> groups_ = std::make_shared<GroupList>();
 
