@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "headers"))
+import check_alone
+
 # Times the processor time of a file that includes ten of the standard library's headers; at rest it takes 1.2.
 LIMIT = 1.5
 # Functions that after.cu's file has, and lines that it reads, times those of before.cu: 1.6 and 1.1. nvcc takes as
@@ -35,7 +38,7 @@ int main() { shardkit::nccl::run(shardkit::DeviceMesh<1>{}, [](shardkit::Rank&) 
 
 class Compiler:
     def __init__(self, root, command, folder):
-        self.command = [*command, "-I", str(root / "include")]
+        self.command = [*command, f"-I{root / 'include'}"]
         self.folder = folder
 
     def run(self, *words, fails=False):
@@ -102,9 +105,8 @@ def check_headers(root, compiler):
     read_by_trainers = [part for part in parts if not re.search(r"/(core\w*|define_\w+)\.hpp$", part)]
     if len(read_by_trainers) < 8:
         sys.exit(f"shardkit/compiled has {read_by_trainers}: this check looks for headers that are gone")
-    for header in (*ENTRIES, *read_by_trainers):
-        source = compiler.write("entry.cpp", f"#include <{header}>\n#include <{header}>\n")
-        compiler.run("-Wall", "-Wextra", "-Werror", "-DSHARDKIT_COMPILED", "-fsyntax-only", source)
+    check_alone.check([*compiler.command, "-Wall", "-Wextra", "-Werror", "-DSHARDKIT_COMPILED"], compiler.folder,
+                      [*ENTRIES, *read_by_trainers])
     # Other compilers read them all as one.
     source = compiler.write("entries.cu", "".join(f"#include <{header}>\n" for header in (*ENTRIES, *read_by_trainers)))
     for name, flags in (("clang++", ("-x", "c++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")),

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-DIRECTIVE = re.compile(r'^\s*#\s*(?:(?P<opens>if)|(?P<closes>endif)|include\s*[<"](?P<name>[^">]+))', re.MULTILINE)
+DIRECTIVE = re.compile(r'^\s*#\s*(?:(?P<form>if(?P<not>n)?def\s+SHARDKIT_COMPILED\b)|(?P<opens>if)|(?P<changes>el)|(?P<closes>endif)|'
+                       r'include\s*[<"](?P<name>[^">]+))', re.MULTILINE)
 # How long a header takes that is not among those given, against one that is; how long writing what was read takes,
 # against reading it.
 FOREIGN = 5
@@ -40,19 +41,26 @@ def flags_of(folder, unit):
     return kept
 
 
-def named_in(path):
-    """What a header includes whatever the preprocessor decides."""
-    depth = 0
+def named_in(path, compiled):
+    """What a header includes whatever the preprocessor decides, in that form."""
+    branches = []  # whether each that is open is read; None: who knows
     for directive in DIRECTIVE.finditer(path.read_text(encoding="utf-8")):
-        depth += (directive["opens"] is not None) - (directive["closes"] is not None)
-        if directive["name"] and depth == 0:
+        if directive["form"]:
+            branches.append(compiled == (directive["not"] is None))
+        elif directive["opens"]:
+            branches.append(None)
+        elif directive["changes"]:
+            branches[-1] = None if branches[-1] is None else not branches[-1]
+        elif directive["closes"]:
+            branches.pop()
+        elif all(branches):
             yield directive["name"]
 
 
-def closures_of(headers, folders):
+def closures_of(headers, folders, compiled=False):
     """For each header all that it includes, directly or through others that are given."""
     paths = {header: next((place / header for place in folders if (place / header).is_file()), None) for header in headers}
-    named = {header: set(named_in(path)) if path else set() for header, path in paths.items()}
+    named = {header: set(named_in(path, compiled)) if path else set() for header, path in paths.items()}
     closures = {}
     for header in headers:
         found, left = set(), [header]
@@ -135,13 +143,10 @@ def refused_in(command, folder, headers, begin):
     return alone or dict.fromkeys(headers, done.stdout)
 
 
-def main():
-    folder, unit, headers = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
-    if not headers:
-        sys.exit("no header is given")
-    command = flags_of(folder, unit)
+def check(command, folder, headers):
+    """Compiles each header as the command does, called in the folder. Says how; ends with those that are refused."""
     folders = [folder / word.removeprefix("-I") for word in command if word.startswith("-I")]
-    closures = closures_of(headers, folders)
+    closures = closures_of(headers, folders, "-DSHARDKIT_COMPILED" in command)
     weight = weights_of(closures)
     units = units_of(closures, weight)
     best = bases_of([first for first, *_ in units], closures, weight)
@@ -156,6 +161,13 @@ def main():
         print(*refused.values(), sep="\n")
         sys.exit(f"not alone: {' '.join(header for header in headers if header in refused)}")
     print(f"{len(headers)} headers, each alone, in {len(units)} units; {len(bases)} precompiled for those that include them")
+
+
+def main():
+    folder, unit, headers = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
+    if not headers:
+        sys.exit("no header is given")
+    check(flags_of(folder, unit), folder, headers)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -103,18 +104,12 @@ class Guarded {
     /// With the margins.
     std::span<T> whole() { return elements_; }
     bool margins_intact() const {
-        for (std::size_t i = 0; i < elements_.size(); ++i) {
-            const bool inside = i >= offset_ && i < offset_ + size_;
-            if (!inside && !is_untouched(elements_[i])) { return false; }
-        }
-        return true;
+        const auto end = elements_.begin() + static_cast<std::ptrdiff_t>(offset_ + size_);
+        return std::all_of(elements_.begin(), elements_.begin() + static_cast<std::ptrdiff_t>(offset_),
+                           is_untouched) &&
+               std::all_of(end, elements_.end(), is_untouched);
     }
-    bool untouched() const {
-        for (const T& element : elements_) {
-            if (!is_untouched(element)) { return false; }
-        }
-        return true;
-    }
+    bool untouched() const { return std::all_of(elements_.begin(), elements_.end(), is_untouched); }
 
   private:
     static constexpr std::size_t margin = 5;

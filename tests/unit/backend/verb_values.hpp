@@ -75,7 +75,8 @@ class Values {
 template <class T, class C>
 Values<T, C> input(const C& comm, std::size_t rank, std::size_t size, std::size_t offset) {
     Values<T, C> values(comm, size, offset);
-    for (std::size_t i = 0; i < size; ++i) { values[i] = verb_oracle::value<T>(rank, i); }
+    T* const first = &values[0];
+    for (std::size_t i = 0; i < size; ++i) { first[i] = verb_oracle::value<T>(rank, i); }
     return values;
 }
 
