@@ -24,6 +24,7 @@
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/step/slices.hpp>
 
+#include "test_size.hpp"
 #include "unit/plan/planned_and_logged.hpp"
 #include "unit/sharded/custom_policies.hpp"
 
@@ -194,10 +195,12 @@ TEST_CASE_TEMPLATE("slices: one sum, norm and update under every legal pair of r
     sk::rules::PolicyValues sums;
     sums.summation = sk::Summation::tree;
     sums.slices = 16;
+    std::size_t row = std::is_same_v<P, Plain> ? 0 : 1;  // in slow builds each is of one of the precisions
     for (const std::size_t within : {1U, 2U, 4U}) {
         toy::for_each_legal_row(
             within,
             [&](const sk::rules::PolicyValues& values) {
+                if (test_size::reduced() && row++ % 2 != 0) { return; }
                 CAPTURE(toy::words(values));
                 CHECK(train<P>(4, sk::DynamicPolicy(values)) == expected);
                 if (within == 2 && values.keep != sk::Keep::none) {
