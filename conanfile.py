@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Conan 2 recipe: `conan create .`, then require shardkit/VERSION. Nothing is compiled, unless `-o compiled=True` asks
-for the core of the compiled form, which is then the target shardkit::compiled, and `-o mpi=True` for
-shardkit::compiled_mpi."""
+for the core of the compiled form, which is then the target shardkit::compiled, and `-o mpi=True` and `-o nccl=True` for
+shardkit::compiled_mpi and shardkit::compiled_nccl."""
 import pathlib
 import re
 
@@ -17,8 +17,10 @@ class Shardkit(ConanFile):
     license = "Apache-2.0"
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {name: [True, False] for name in ("checked", "compiled", "mpi")}
+    options = dict.fromkeys(("checked", "compiled", "mpi", "nccl"), [True, False])
     default_options = dict.fromkeys(options, False)
+    options["gpu_architectures"] = ["ANY"]  # the newest last, whose PTX newer ones take
+    default_options["gpu_architectures"] = "80,90,100"
     exports = "meson.build"
     exports_sources = "include/*", "cmake/*", "LICENSE"
     no_copy_source = True
@@ -30,11 +32,12 @@ class Shardkit(ConanFile):
     def configure(self):
         if self.options.compiled:
             self.package_type = "static-library"
-        else:
-            del self.options.mpi  # of the core alone
+        if not self.options.compiled or not self.options.nccl:
+            del self.options.gpu_architectures
 
-    def with_mpi(self):
-        return self.options.get_safe("mpi", False)
+    def engines(self):
+        """The engines for which there is a core, beside those of one process."""
+        return [engine for engine in ("mpi", "nccl") if self.options.compiled and self.options.get_safe(engine)]
 
     def layout(self):
         cmake_layout(self, src_folder=".")
@@ -51,14 +54,21 @@ class Shardkit(ConanFile):
             toolchain = CMakeToolchain(self)
             if self.options.checked:
                 toolchain.preprocessor_definitions["SHARDKIT_CHECKED"] = 1
-            toolchain.cache_variables["SHARDKIT_MPI"] = bool(self.with_mpi())
+            for engine in self.engines():
+                toolchain.cache_variables[f"SHARDKIT_{engine.upper()}"] = True
+            if "nccl" in self.engines():
+                # CMake takes it for nvcc's, of which older ones do not know C++20: the targets ask for it themselves.
+                toolchain.blocks.remove("cppstd")
+                *others, newest = str(self.options.gpu_architectures).split(",")
+                toolchain.cache_variables["CMAKE_CUDA_ARCHITECTURES"] = ";".join([*(f"{each}-real" for each in others), newest])
             toolchain.generate()
 
     def build(self):
         if self.options.compiled:
             cmake = CMake(self)
             cmake.configure(build_script_folder="cmake")
-            cmake.build(target="shardkit_compiled_mpi" if self.with_mpi() else "shardkit_compiled")
+            for target in ("", *(f"_{engine}" for engine in self.engines())):
+                cmake.build(target=f"shardkit_compiled{target}")
 
     def package(self):
         copy(self, "LICENSE", self.source_folder, str(pathlib.Path(self.package_folder) / "licenses"))
@@ -83,9 +93,11 @@ class Shardkit(ConanFile):
             compiled.libs = ["shardkit_compiled"]
             compiled.defines = ["SHARDKIT_COMPILED"]
             compiled.requires = ["shardkit"]
-        if self.with_mpi():
-            over_mpi = self.cpp_info.components["compiled_mpi"]
-            over_mpi.set_property("cmake_target_name", "shardkit::compiled_mpi")
-            over_mpi.bindirs = []
-            over_mpi.libs = ["shardkit_compiled_mpi"]
-            over_mpi.requires = ["compiled"]
+        for engine in self.engines():
+            over = self.cpp_info.components[f"compiled_{engine}"]
+            over.set_property("cmake_target_name", f"shardkit::compiled_{engine}")
+            over.bindirs = []
+            over.libs = [f"shardkit_compiled_{engine}"]
+            over.requires = ["compiled"]
+            if engine == "nccl":
+                over.system_libs = ["nccl", "cudart_static", "rt", "dl"]  # where the linker finds them

@@ -18,21 +18,13 @@ constexpr std::size_t blocks = 3, batch = 16, microbatches = 2;
 using Values = std::array<float, batch * width>;
 }  // namespace
 
-Trainer::Trainer(sk::Rank& rank, std::string_view optimizer)
-    : rank_(rank),
-      blocks_(make_blocks(rank)),
-      head_(rank, "head"),
-      model_(blocks_, head_),
-      optimizer_(make_optimizer(model_, optimizer)) {
-    model_.initialize([](auto /*group*/, auto parameter, std::uint64_t i) {
+Trainer::Trainer(sk::Rank& rank, std::string_view optimizer) : rank_(rank), head_(rank, "head") {
+    for (std::size_t l = 0; l < blocks; ++l) { blocks_.emplace_back(rank, "blocks." + std::to_string(l)); }
+    model_ = std::make_unique<sk::Model>(blocks_, head_);
+    optimizer_ = make_optimizer(*model_, optimizer);
+    model_->initialize([](auto /*group*/, auto parameter, std::uint64_t i) {
         return parameter == "bias" ? 0.0 : 0.4 * std::sin(7.0 * static_cast<double>(i * i));
     });
-}
-
-std::vector<Trainer::Block> Trainer::make_blocks(sk::Rank& rank) {
-    std::vector<Block> made;
-    for (std::size_t l = 0; l < blocks; ++l) { made.emplace_back(rank, "blocks." + std::to_string(l)); }
-    return made;
 }
 
 std::unique_ptr<sk::Optimizer> Trainer::make_optimizer(const sk::Model& model, std::string_view name) {
@@ -44,7 +36,7 @@ std::unique_ptr<sk::Optimizer> Trainer::make_optimizer(const sk::Model& model, s
 
 Trainer::Step Trainer::step(std::size_t number) {
     const std::size_t first_sample = (number * rank_.world_size() + rank_.rank()) * microbatches * batch;
-    sk::Accumulation accumulation{model_, microbatches};
+    sk::Accumulation accumulation{*model_, microbatches};
     float loss = 0;
     for (std::size_t m = 0; m < microbatches; ++m) {
         loss += forward_backward(accumulation, first_sample + m * batch);

@@ -39,16 +39,15 @@ class Trainer {
     using Block = sk::Sharded<sk::Params<Weight, Bias>, sk::FullShard>;
     using Head = sk::Sharded<Out, sk::FullShard>;
 
-    static std::vector<Block> make_blocks(sk::Rank& rank);
     static std::unique_ptr<sk::Optimizer> make_optimizer(const sk::Model& model, std::string_view name);
     /// Adds a microbatch's gradients, and returns its loss.
     float forward_backward(sk::Accumulation& accumulation, std::size_t first_sample);
 
     // In the order in which they are made: a model lists groups that exist, an optimizer takes a model's.
     sk::Rank& rank_;
-    std::vector<Block> blocks_;
     Head head_;
-    sk::Model model_;
+    std::vector<Block> blocks_;
+    std::unique_ptr<sk::Model> model_;
     std::unique_ptr<sk::Optimizer> optimizer_;
 };
 

@@ -5,7 +5,9 @@
 
 #include <shardkit/detail/core_begins.inc>
 
-#include <shardkit/backend/nccl/compiled_core.hpp>
+#include <shardkit/backend/nccl/compiled_kernels.hpp>
+#include <shardkit/backend/nccl/native.hpp>
+#include <shardkit/backend/nccl/run.hpp>
 
 #include <shardkit/detail/show_macros.inc>
 

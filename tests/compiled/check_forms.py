@@ -2,8 +2,8 @@
 """check_forms.py ROOT -- COMPILER [flags]: what a file of the compiled form reads, refuses and links with.
 
 README's first program compiles in at most LIMIT times ten standard headers, each entry header alone compiles, by clang
-and nvcc all together, every other one is refused with one sentence, and files of forms that do not match are refused by
-the linker. The trainer after.cu of examples/cuda_trainer is not much more for a compiler than before.cu, and a header-only
+and nvcc all together, every other one is refused with one sentence, a core with -ffast-math likewise, and files of forms
+that do not match are refused by the linker. The trainer after.cu of examples/cuda_trainer is not much more for a compiler than before.cu, and a header-only
 program compiles what it calls."""
 import pathlib
 import re
@@ -120,6 +120,15 @@ def check_headers(root, compiler):
             sys.exit(f"{header}: expected one sentence with '{SENTENCE}':\n{said[:2000]}")
 
 
+def check_core_flags(compiler):
+    """The core, whose bits are those of all files, is refused with -ffast-math and its kin; a trainer's file is not."""
+    core = compiler.write("core.cpp", "#include <shardkit/compiled.hpp>\n")
+    for flag in ("-ffast-math", "-fassociative-math -fno-signed-zeros -fno-trapping-math"):
+        said = compiler.run(*flag.split(), "-O2", "-E", core, fails=True)
+        if "shardkit's core is compiled with -ffast-math" not in said or said.count("error:") != 1:
+            sys.exit(f"{flag}: expected one sentence about it:\n{said[-2000:]}")
+
+
 def check_links(compiler, program):
     """A form that a file was compiled in is in the names that it asks the linker for."""
     forms = {"compiled": ("-DSHARDKIT_COMPILED",), "checked": ("-DSHARDKIT_COMPILED", "-DSHARDKIT_CHECKED=1")}
@@ -144,6 +153,7 @@ def main():
         compiler = Compiler(root, sys.argv[split + 1:], pathlib.Path(name))
         program = compiler.write("readme.cpp", re.search(r"```cpp program\n(.*?)```", page, re.DOTALL)[1])
         check_headers(root, compiler)
+        check_core_flags(compiler)
         check_links(compiler, program)
         check_links(compiler, compiler.write("over_nccl.cpp", OVER_NCCL))
         check_header_only(compiler, program)

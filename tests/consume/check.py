@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
-found in one way: meson (subproject), pkg_config, pkg_config_compiled, cmake, cmake_compiled, cmake_compiled_nccl, cmake_cuda,
-fetch_content, plain (-I), single_header, conan, conan_compiled."""
+found in one way: meson (subproject), meson_compiled_nccl, pkg_config, pkg_config_compiled, cmake, cmake_compiled,
+cmake_compiled_nccl, cmake_cuda, fetch_content, plain (-I), single_header, conan, conan_compiled, conan_compiled_nccl."""
 import json
 import os
 import pathlib
@@ -148,14 +148,19 @@ def cmake_compiled(root, outside, compiler, environment):
     return build / "consumer"
 
 
-def cmake_cuda(root, outside, compiler, environment):
-    """A project of CXX and CUDA whose .cu links shardkit::shardkit, as installed and as a subdirectory; compiled and
-    linked, as it takes no GPU."""
+def nvcc_for(environment):
+    """The path of nvcc, and the environment for CMake. Device code is not optimised, which takes a third of the time."""
     nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if nvcc is None:
         print("skipped: no nvcc")
         sys.exit(SKIPPED)
-    environment = dict(install(root, outside, environment), CUDACXX=nvcc)
+    return nvcc, dict(environment, CUDACXX=nvcc, NVCC_APPEND_FLAGS="-Ofc max")
+
+
+def cmake_cuda(root, outside, compiler, environment):
+    """A project of CXX and CUDA whose .cu links shardkit::shardkit, as installed and as a subdirectory; compiled and
+    linked, as it takes no GPU."""
+    _, environment = nvcc_for(install(root, outside, environment))
     shutil.copy(HERE / "cuda/kernel.cu", outside)
     project = (HERE / "cuda/CMakeLists.txt").read_text(encoding="utf-8")
     library = copy_library(root, outside / "subdirectory")
@@ -169,35 +174,79 @@ def cmake_cuda(root, outside, compiler, environment):
     return build / "consumer"
 
 
-def cmake_compiled_nccl(root, outside, compiler, environment):
-    """The CUDA quick start's trainer, which g++ compiles, over the core that CMake builds for it with nvcc; linked, as it
-    takes no GPU."""
-    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
-    if nvcc is None:
-        print("skipped: no nvcc")
-        sys.exit(SKIPPED)
-    environment = dict(install(root, outside, environment), CUDACXX=nvcc)
+def quick_start(root, outside):
+    """Writes the CUDA quick start's trainer and kernels. @return its project of CMake's, and its precisions"""
     page = (root / "docs/cuda_quickstart.md").read_text(encoding="utf-8")
-    for name, info in (("trainer.cpp", "cpp gpu program"), ("kernels.cu", "text"), ("project", "cmake")):
-        text = re.search(rf"^```{info}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
-        (outside / name).write_text(text, encoding="utf-8")
-    precisions = re.search(r"SHARDKIT_COMPILED_PRECISIONS=(.*)\"", page)[1]
+
+    def block(info):
+        return re.search(rf"^```{info}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    (outside / "trainer.cpp").write_text(block("cpp gpu program"), encoding="utf-8")
+    (outside / "kernels.cu").write_text(block("text"), encoding="utf-8")
+    return block("cmake"), re.search(r"SHARDKIT_COMPILED_PRECISIONS=(.*)\"", page)[1]
+
+
+def compile_kernels(outside, compiler, nvcc, environment):
+    """As a code base compiles its own, whose trainer needs no nvcc."""
+    run(nvcc, "-ccbin", compiler[-1], "-arch=sm_90", "-c", outside / "kernels.cu", "-o", outside / "kernels.o", env=environment)
+
+
+def require_starts(trainer, nvcc):
+    """It asks for GPUs or a launcher, and has the kernels of the whole core, those of states in 8 bits too."""
+    libraries = pathlib.Path(nvcc).resolve().parent.parent / "lib64"
+    started = subprocess.run([trainer], env={"LD_LIBRARY_PATH": str(libraries)}, capture_output=True, text=True, check=False)
+    if not re.search(r"cudaGetDeviceCount at \S*trainer\.cpp:\d+: |Launcher: RANK is not set", started.stderr):
+        sys.exit(f"the trainer ends with {started.returncode}, expected that it lacks GPUs or a launcher:\n{started.stderr}")
+    names = run("nm", "-C", trainer, capture_output=True, text=True).stdout
+    for kernel in ("Fill<float>", r"StoredRule<shardkit::rules::AdamWRule, \(shardkit::StateFormat\)2>"):
+        if not re.search(rf"engine::DeviceLaunchOf<.*{kernel}.*::run\(", names):
+            sys.exit(f"the trainer has no launch of a kernel with {kernel}")
+
+
+def cmake_compiled_nccl(root, outside, compiler, environment):
+    """The CUDA quick start's trainer, which g++ compiles, over the core that CMake builds for it with nvcc."""
+    nvcc, environment = nvcc_for(install(root, outside, environment))
+    project, precisions = quick_start(root, outside)
     (outside / "CMakeLists.txt").write_text(
         f"""cmake_minimum_required(VERSION 3.18)
 set(CMAKE_CUDA_ARCHITECTURES 90)
 set(SHARDKIT_COMPILED_PRECISIONS "{precisions}")
-{(outside / "project").read_text(encoding="utf-8")}
+{project}
 add_executable(consumer main.cpp other.cpp)
 target_link_libraries(consumer PRIVATE shardkit::shardkit)
 """, encoding="utf-8")
     build = outside / "build"
-    # Device code unoptimised takes a third of the time.
-    done = run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}", "-DCMAKE_CUDA_FLAGS=-Ofc max",
+    done = run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}",
                f"-DCMAKE_CUDA_HOST_COMPILER={compiler[-1]}", env=environment, stdout=subprocess.PIPE, text=True)
     if "SHARDKIT_NCCL_LIBRARY:FILEPATH=SHARDKIT_NCCL_LIBRARY-NOTFOUND" in (build / "CMakeCache.txt").read_text("utf-8"):
         print("skipped: CMake finds no NCCL\n", done.stdout)
         sys.exit(SKIPPED)
     run("cmake", "--build", build, env=environment)
+    require_starts(build / "trainer", nvcc)
+    return build / "consumer"
+
+
+def meson_compiled_nccl(root, outside, compiler, environment):
+    """The same trainer over the core that Meson builds, as a subproject, and by pkg-config from what that installs."""
+    nvcc, environment = nvcc_for(environment)
+    _, precisions = quick_start(root, outside)
+    copy_library(root, outside / "subprojects/shardkit")
+    compile_kernels(outside, compiler, nvcc, environment)
+    (outside / "meson.build").write_text(
+        """project('trainer', 'cpp', default_options: ['cpp_std=c++20'])
+shardkit_dep = dependency('shardkit_compiled_nccl', fallback: 'shardkit',
+  default_options: ['compiled=true', 'nccl=true', 'gpu_architectures=90'])
+executable('trainer', 'trainer.cpp', objects: 'kernels.o', dependencies: shardkit_dep)
+executable('consumer', 'main.cpp', 'other.cpp', dependencies: dependency('shardkit'))
+""", encoding="utf-8")
+    build, prefix = outside / "build", outside / "prefix"
+    run("meson", "setup", build, outside, "--prefix", prefix, "-Dbuildtype=plain", "-Dlibdir=lib",
+        env=dict(environment, CXXFLAGS=f"-DSHARDKIT_COMPILED_PRECISIONS={precisions}"))
+    run("meson", "install", "-C", build, env=environment)
+    require_starts(build / "trainer", nvcc)
+    found = run("pkg-config", "--print-errors", "--cflags", "--libs", "shardkit-compiled-nccl", capture_output=True, text=True,
+                env=dict(environment, PKG_CONFIG_PATH=str(prefix / "share/pkgconfig"))).stdout.split()
+    run(*compiler, "-std=c++20", outside / "trainer.cpp", outside / "kernels.o", *found, "-o", outside / "trainer")
+    require_starts(outside / "trainer", nvcc)
     return build / "consumer"
 
 
@@ -329,11 +378,36 @@ def conan_compiled(root, outside, compiler, environment):
     return consumer
 
 
+def conan_compiled_nccl(root, outside, compiler, environment):
+    """The CUDA quick start's trainer over the core that the recipe builds with nvcc."""
+    nvcc, environment = nvcc_for(environment)
+    _, precisions = quick_start(root, outside)
+    compile_kernels(outside, compiler, nvcc, environment)
+    program, environment, standard, recipe = conan_with(
+        root, outside, environment, "-o", "shardkit/*:compiled=True", "-o", "shardkit/*:nccl=True", "-o",
+        "shardkit/*:gpu_architectures=90", "-s", "build_type=Debug", define=f"SHARDKIT_COMPILED_PRECISIONS={precisions}")
+    shutil.rmtree(recipe)
+    (outside / "CMakeLists.txt").write_text(
+        """cmake_minimum_required(VERSION 3.18)
+project(trainer CXX)
+find_package(shardkit REQUIRED)
+find_package(CUDAToolkit REQUIRED)
+add_executable(trainer trainer.cpp kernels.o)
+target_link_libraries(trainer PRIVATE shardkit::compiled_nccl)
+target_link_directories(trainer PRIVATE "${CUDAToolkit_LIBRARY_DIR}")
+add_executable(consumer main.cpp other.cpp)
+target_link_libraries(consumer PRIVATE shardkit::shardkit)
+""", encoding="utf-8")
+    consumer = build_with_conan(root, outside, compiler, program, environment, standard, "Debug")
+    require_starts(outside / "build/trainer", nvcc)
+    return consumer
+
+
 def main():
     way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
     ways = {each.__name__: each for each in (
-        meson, pkg_config, pkg_config_compiled, cmake, cmake_compiled, cmake_compiled_nccl, cmake_cuda, fetch_content, plain,
-        single_header, conan, conan_compiled)}
+        meson, meson_compiled_nccl, pkg_config, pkg_config_compiled, cmake, cmake_compiled, cmake_compiled_nccl, cmake_cuda,
+        fetch_content, plain, single_header, conan, conan_compiled, conan_compiled_nccl)}
     # Meson has ninja; a machine need not have make.
     environment = dict(os.environ, CXX=shlex.join(compiler), CMAKE_GENERATOR="Ninja")
     with tempfile.TemporaryDirectory(prefix="shardkit-consume-") as folder:

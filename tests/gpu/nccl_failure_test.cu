@@ -172,8 +172,8 @@ RANK_CASE("a graph that lives") {
 RANK_CASE("borrowed") {
     sk::gpu::detail::check(cudaSetDevice(place.options().device), "cudaSetDevice");
     ncclComm_t own = nullptr;
-    REQUIRE(ncclCommInitRank(&own, static_cast<int>(place.ranks), place.id.native(), static_cast<int>(place.rank)) ==
-            ncclSuccess);
+    REQUIRE(ncclCommInitRank(&own, static_cast<int>(place.ranks), sk::nccl::native(place.id),
+                             static_cast<int>(place.rank)) == ncclSuccess);
     {
         sk::nccl::World world(sk::nccl::Borrow{own}, place.options());
         const auto values = world.communicator().buffer<float>(1000);

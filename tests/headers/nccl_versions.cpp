@@ -30,7 +30,7 @@ void try_world(const nccl::Options& options, int minimum, const std::string& wha
     std::string text;
     try {
         nccl::World world(nccl::UniqueId::create(), 1, 0, options);
-        const auto buffer = world.buffer(400);
+        const auto buffer = world.state().buffer(400);
         world.finish();
     } catch (const std::exception& error) { text = error.what(); }
     const std::string built = "built with NCCL " + nccl::version_text(NCCL_VERSION_CODE) + ", expected " +

@@ -19,7 +19,7 @@ int failures = 0;
 std::string made(const nccl::Options& options) {
     try {
         nccl::World world(nccl::UniqueId::create(), 1, 0, options);
-        const auto buffer = world.buffer(400);
+        const auto buffer = world.state().buffer(400);
         world.finish();
     } catch (const std::exception& error) { return error.what(); }
     return "";

@@ -29,7 +29,7 @@ int main() {
         });
         const std::string error = gpu_ranks::first_error(outcomes);
         std::printf("rank %zu of %zu, GPU %d, id %s, %s\n", launcher.rank(), launcher.world_size(), launcher.device(),
-                    id.native().internal, error.empty() ? "connected" : error.c_str());
+                    sk::nccl::native(id).internal, error.empty() ? "connected" : error.c_str());
         return error.empty() ? 0 : 1;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());

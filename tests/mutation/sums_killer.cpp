@@ -147,7 +147,7 @@ std::string first_wrong() {
         std::barrier<> others(ranks);
         const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
             standin::set_pace(world.streams().communication.native(), paces.verbs);
-            standin::set_pace(world.conversions().native(), paces.conversions);
+            standin::set_pace(world.state().conversions().native(), paces.conversions);
             wrong[comm.rank()] = check_sums<bf16>(comm, Stream(world.streams().communication));
             wrong[comm.rank()] += check_sums<float>(comm, Stream(world.streams().communication));
             standin::set_pace(world.streams().compute.native(), paces.verbs);

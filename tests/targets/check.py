@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one program that are compiled for unlike processors: whatever the order in which they are linked, each part
-makes the numbers of arithmetic one number at a time. Parts that this processor cannot run are left out.
+"""Files of one program that are compiled for unlike processors, and one with -ffast-math: whatever the order in which
+they are linked, each part makes the numbers of arithmetic one number at a time, the latter but for their last bits. Parts
+that this processor cannot run are left out.
 
 Usage: check.py ROOT [--flags "-O2 -ffast-math"]... -- COMPILER [ARGUMENT ...]; without --flags: -O0.
 """
@@ -17,6 +18,7 @@ PARTS = {
     "avx2": (["-mavx2"], {"avx2"}),
     "v3": (["-march=x86-64-v3"], {"avx2", "fma", "f16c", "bmi2"}),
     "avx512": (["-mavx512f"], {"avx512f"}),
+    "fast": (["-O2", "-fno-inline", "-ffast-math"], set()),
 }
 
 
@@ -62,16 +64,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--flags", action="append")
-    parser.add_argument("--widest", action="store_true", help="two parts only: of any processor and of this one")
+    parser.add_argument("--widest", action="store_true", help="of processors two parts only: any and this one")
     parser.add_argument("compiler", nargs="+")
     arguments = parser.parse_args()
     has = processor()
     parts = [part for part in PARTS if PARTS[part][1] <= has]
     if arguments.widest:
-        parts = list(dict.fromkeys([parts[0], parts[-1]]))
-    if len(parts) < 2:
-        print("this processor runs one part only")
-        return 77
+        parts = list(dict.fromkeys([parts[0], parts[-2], parts[-1]]))
     compiler = [*arguments.compiler, "-std=c++20", "-I" + str(arguments.root / "include")]
     with tempfile.TemporaryDirectory() as name:
         for flags in arguments.flags or ["-O0"]:

@@ -291,6 +291,69 @@ def check_parameters(root):
                 yield f"include/{file}:{line}: a template's parameter is called {found[1]}, expected a value"
 
 
+# The rooms in which a trainer's types become values, and the lines of code of their templates that shardkit.hpp has in the
+# compiled form: each file of a trainer reads them. Those of param, policy and mesh are the types.
+FACE_ROOMS = ("sharded", "step", "optim", "rank", "backend/self", "backend/threads", "compiled")
+MOST_FACE = 1050
+
+
+def of_compiled_form(text):
+    """The lines of a header that a trainer's file reads with SHARDKIT_COMPILED."""
+    kept, conditions = [], []
+    known = {"#ifdef SHARDKIT_COMPILED": True, "#ifndef SHARDKIT_COMPILED": False, "#ifdef SHARDKIT_CORE": False}
+    for line in text.splitlines():
+        if line.startswith("#if"):
+            conditions.append(known.get(line))
+        elif line == "#else":
+            conditions[-1] = None if conditions[-1] is None else not conditions[-1]
+        elif line == "#endif":
+            conditions.pop()
+        elif False not in conditions:
+            kept.append(re.sub(r"\s*//.*", "", line))
+    return [line for line in kept if line.strip()]
+
+
+def template_lines(lines):
+    """How many lines templates have, from `template <` to the end of what it declares."""
+    count, text = 0, "\n".join(line for line in lines if not line.startswith("#"))
+    begin = text.find("template <")
+    while begin >= 0:
+        at, depth, ends = begin, 0, False
+        while not ends and at < len(text):
+            depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(text[at], 0)
+            # Braces within a constructor's list of members are followed by more of it.
+            closes = text[at] == "}" and not text[at + 1:].lstrip().startswith((",", "{"))
+            ends = depth == 0 and (text[at] == ";" or closes)
+            at += 1
+        count += text.count("\n", begin, at) + 1
+        begin = text.find("template <", at)
+    return count
+
+
+def face_lines(root):
+    """The templates' lines of each header of FACE_ROOMS that shardkit.hpp reads in the compiled form."""
+    read, waiting, found = set(), ["shardkit/shardkit.hpp"], {}
+    while waiting:
+        header = waiting.pop()
+        if header in read or not (root / "include" / header).exists():
+            continue
+        read.add(header)
+        lines = of_compiled_form((root / "include" / header).read_text(encoding="utf-8"))
+        waiting += re.findall(r"^#include <(shardkit/[^>]+)>", "\n".join(lines), re.MULTILINE)
+        if room_of(header) in FACE_ROOMS:
+            found[header] = template_lines(lines)
+    return found
+
+
+def check_face(root):
+    """What each file of a trainer reads of templates in these rooms does not grow."""
+    lines = face_lines(root)
+    if sum(lines.values()) > MOST_FACE:
+        most = sorted(lines, key=lines.get, reverse=True)[:5]
+        yield (f"the face has {sum(lines.values())} lines of templates, at most {MOST_FACE}; most of them in "
+               + ", ".join(f"{header} ({lines[header]})" for header in most))
+
+
 def check_errors(root):
     """What a user did wrong is said with the user's file and line, which core/error.hpp alone puts into a message."""
     for file in library_files(root):
@@ -512,7 +575,7 @@ def check_first(root):
 
 
 CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
-          "parameters": check_parameters, "errors": check_errors, "words": check_words, "lengths": check_lengths,
+          "parameters": check_parameters, "face": check_face, "errors": check_errors, "words": check_words, "lengths": check_lengths,
           "reference": check_reference, "versions": check_versions,
           "figures": check_figures, "suites": check_suites, "first": check_first,
           "pages": check_pages, "stages": check_stages, "questions": check_questions}

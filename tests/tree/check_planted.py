@@ -58,6 +58,8 @@ PLANTS = [
      "step/planted.hpp:1: a template's parameter is called Engine, expected a value"),
     ("parameters", "include/shardkit/step/planted.hpp", "template <class T,\n          class Precision = float>\nclass Planted;\n",
      "step/planted.hpp:2: a template's parameter is called Precision, expected a value"),
+    ("face", "include/shardkit/step/model.hpp", "template <class T>\nstruct Planted {\n" + "    T x;\n" * 100 + "};\n",
+     "lines of templates, at most"),
     ("floors", "include/shardkit/core/planted.hpp", "#include <shardkit/comm/verb.hpp>\n",
      "core/planted.hpp includes shardkit/comm/verb.hpp, but core/ stands above comm/"),
     ("floors", "include/shardkit/backend/host/planted.hpp", "#include <shardkit/backend/self/communicator.hpp>\n",

@@ -63,7 +63,8 @@ def declared(head):
     """(kind, name) of what a declaration without its body declares, or None."""
     specialises = re.match(r"\s*template ?< ?>", head) is not None
     code = plain(head)
-    if specialises or re.match(r"(static_assert|using namespace|using detail::|namespace|friend|extern)\b|$", code):
+    defines = "SHARDKIT_CORE_INLINE" in head  # what is declared for both forms
+    if specialises or defines or re.match(r"(static_assert|using namespace|using detail::|namespace|friend|extern)\b|$", code):
         return None
     for kind, pattern in (("concept", r"(?:requires .*)?concept (\w+)"), ("type", r"using (\w+) ?="),
                           ("type", r"enum (?:class |struct )?(\w+)")):

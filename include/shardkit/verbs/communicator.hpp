@@ -34,7 +34,7 @@ class Communicator {
     /// Takes the communicator over all ranks of an engine's world, which must outlive it.
     template <class World>
     requires requires(World& world) {
-        { world.communicator() } -> std::same_as<Communicator>;
+        { world.communicator() } -> std::convertible_to<const Communicator&>;
     }
     explicit Communicator(World& world) : Communicator(world.communicator()) {}
 

@@ -33,6 +33,9 @@
 
 #if defined(__FAST_MATH__) || __FINITE_MATH_ONLY__ || defined(__ASSOCIATIVE_MATH__) || \
     defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#ifdef SHARDKIT_CORE
+#error "shardkit's core is compiled with -ffast-math or a part of it, but its bits are those of all files"
+#endif
 #define SHARDKIT_HOST_MATH ::inline with_fast_math
 #else
 #define SHARDKIT_HOST_MATH

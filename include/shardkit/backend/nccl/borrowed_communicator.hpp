@@ -7,16 +7,6 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::nccl {
-
-/// Names a communicator of the user that a World uses and does not destroy. The user makes no calls on it while the
-/// World uses it, and destroys it after the World's end.
-struct Borrow {
-    ncclComm_t comm;
-};
-
-}  // namespace shardkit::nccl
-
 namespace shardkit::nccl::detail {
 
 /// A rank's place in a communicator.

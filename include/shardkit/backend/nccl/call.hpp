@@ -19,15 +19,13 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::nccl {
-class World;
-}
-
 namespace shardkit::nccl::detail {
+
+class WorldState;
 
 /// One call of a verb on one rank.
 struct Call {
-    World& world;
+    WorldState& world;
     Group& group;
     std::string_view axes;
     Verb verb;

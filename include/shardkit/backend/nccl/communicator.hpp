@@ -24,7 +24,7 @@
 #include <shardkit/backend/nccl/said_of_call.hpp>
 #include <shardkit/backend/nccl/split.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>
-#include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/backend/nccl/world_state.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
@@ -53,17 +53,15 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     using ConstMemory = host::ConstMemory;
 
   public:
-    explicit Communicator(World& world) : Communicator(world, world.world_group(), "world") {}
-    /// Uses a communicator of the user, over some of the World's ranks, for Rank::adopt.
-    /// @throws std::invalid_argument when it is on another GPU than the World or has more ranks
-    Communicator(World& world, Borrow borrowed, std::string_view axes,
-                 SourceLocation where = SourceLocation::current())
-        : Communicator(world, world.borrow(borrowed, axes, where), axes) {}
+    Communicator(detail::WorldState& world, detail::Group& group, std::string_view axes)
+        : Verbs(group.rank, group.size, world.journal().label(axes, group.world_ranks())),
+          world_(world),
+          group_(group),
+          handle_(group.handles.handle()) {}
 
     /// Returns NCCL's own handle, which the World owns; null after an abort, and for a group of one rank that was
     /// split off.
     ncclComm_t native() const noexcept { return world_.native(group_); }
-    World& world() const noexcept { return world_; }
 
     std::string_view engine_name() const noexcept override { return "nccl"; }
     /// Returns what plans need to know of the World and of sums over these ranks.
@@ -273,13 +271,8 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     }
 
   private:
-    Communicator(World& world, detail::Group& group, std::string_view axes)
-        : Verbs(group.rank, group.size, world.journal().label(axes, group.world_ranks())),
-          world_(world),
-          group_(group),
-          handle_(group.handles.handle()) {}
     std::shared_ptr<const Verbs> end_of(detail::Group& group, std::string_view axes) const {
-        return std::shared_ptr<const Verbs>(new Communicator(world_, group, axes));
+        return std::make_shared<const Communicator>(world_, group, axes);
     }
 
     /// A default stream is that of verbs that are given none.
@@ -336,13 +329,9 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
         }
     }
 
-    World& world_;
+    detail::WorldState& world_;
     detail::Group& group_;
     shared::detail::GroupHandles::Handle handle_;
 };
-
-inline shardkit::Communicator World::communicator() {
-    return shardkit::Communicator(std::make_shared<const Communicator>(*this));
-}
 
 }  // namespace shardkit::nccl

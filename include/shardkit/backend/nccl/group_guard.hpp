@@ -9,7 +9,7 @@
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
-#include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/backend/nccl/world_state.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/not_copied.hpp>
 

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/backend/nccl/compiled_world.hpp>
-#else
-#include <charconv>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
-#include <string_view>
 
-#include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/nccl/rendezvous.hpp>
+#include <shardkit/backend/nccl/meeting.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
-#include <shardkit/core/error.hpp>
-#include <shardkit/detail/concat.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl SHARDKIT_FACE {
 
 /// One process's place in a job, read from the environment that launchers such as torchrun set:
 ///     RANK, WORLD_SIZE         this process's number in the job, and the number of processes
@@ -37,58 +29,13 @@ class Launcher {
     /// Reads the launcher's variables from this process's environment.
     /// @throws std::invalid_argument that names each variable that is missing, not a number or contradicts another,
     ///         with its value; gpu::Error when there is no GPU
-    static Launcher from_environment(SourceLocation where = SourceLocation::current()) {
-        const auto look_up = [](const char* name) -> std::optional<std::string> {
-            const char* const value = std::getenv(name);
-            return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-        };
-        return from(look_up, gpu::detail::device_count(where), where);
-    }
+    static Launcher from_environment(SourceLocation where = SourceLocation::current());
     /// Reads the variables from elsewhere: look_up(name) returns an std::optional<std::string>, `gpus` is the number
     /// of GPUs of this machine.
     template <class LookUp>
     static Launcher from(const LookUp& look_up, int gpus, SourceLocation where = SourceLocation::current()) {
-        Reader<LookUp> read{look_up, {}};
-        Launcher result;
-        const std::optional<std::size_t> rank = read.number("RANK");
-        const std::optional<std::size_t> size = read.number("WORLD_SIZE");
-        const std::optional<std::size_t> local = read.number("LOCAL_RANK");
-        if (rank && size && *rank >= *size) { read.complain("RANK=", *rank, " is not below WORLD_SIZE=", *size); }
-        if (look_up("LOCAL_WORLD_SIZE")) {
-            const std::optional<std::size_t> local_size = read.number("LOCAL_WORLD_SIZE");
-            if (local && local_size && *local >= *local_size) {
-                read.complain("LOCAL_RANK=", *local, " is not below LOCAL_WORLD_SIZE=", *local_size);
-            }
-            if (size && local_size && *local_size > *size) {
-                read.complain("LOCAL_WORLD_SIZE=", *local_size, " is above WORLD_SIZE=", *size);
-            }
-        }
-        if (local && !gpu::detail::has_device(*local, gpus)) {
-            read.complain("LOCAL_RANK=", *local, " is not below the number of GPUs of this machine, which is ", gpus);
-        }
-        if (const auto comm_id = look_up("NCCL_COMM_ID"); comm_id && !comm_id->empty()) {
-            result.meets_by_itself_ = true;
-        } else {
-            const std::optional<std::string> address = read.text("MASTER_ADDR");
-            const std::optional<std::size_t> port = read.number("MASTER_PORT");
-            const bool taken = look_up("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
-            const std::size_t highest = taken ? 65534 : 65535;
-            if (port && (*port == 0 || *port > highest)) {
-                read.complain("MASTER_PORT=", *port, " is no port between 1 and ", highest);
-            } else if (address && port) {
-                result.meeting_.host = without_brackets(*address);
-                result.meeting_.port = static_cast<std::uint16_t>(*port + (taken ? 1U : 0U));
-            }
-        }
-        if (!read.complaints.empty()) { throw_invalid_argument(where, "Launcher: ", read.complaints); }
-        result.meeting_.rank = *rank;
-        result.meeting_.size = *size;
-        for (const char* const name : {"SHARDKIT_TOKEN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
-            if (result.meeting_.token.empty()) { result.meeting_.token = look_up(name).value_or(""); }
-        }
-        result.local_rank_ = *local;
-        result.device_ = gpu::detail::device_of(*local, gpus);
-        return result;
+        return {&look_up, [](const void* f, const char* name) { return (*static_cast<const LookUp*>(f))(name); },
+                gpus, where};
     }
 
     std::size_t rank() const noexcept { return meeting_.rank; }
@@ -104,39 +51,8 @@ class Launcher {
     }
 
   private:
-    template <class LookUp>
-    struct Reader {
-        const LookUp& look_up;
-        std::string complaints;
-
-        template <class... Pieces>
-        void complain(const Pieces&... pieces) {
-            shardkit::detail::append(complaints, complaints.empty() ? "" : "; ", pieces...);
-        }
-        std::optional<std::string> text(const char* name) {
-            std::optional<std::string> value = look_up(name);
-            if (value && !value->empty()) { return value; }
-            complain(name, value ? " is empty" : " is not set");
-            return std::nullopt;
-        }
-        std::optional<std::size_t> number(const char* name) {
-            const std::optional<std::string> value = text(name);
-            if (!value) { return std::nullopt; }
-            std::size_t parsed = 0;
-            const char* const end = value->data() + value->size();
-            const auto [stopped, error] = std::from_chars(value->data(), end, parsed);
-            if (error == std::errc{} && stopped == end) { return parsed; }
-            complain(name, "=", *value, " is no whole number of at least 0");
-            return std::nullopt;
-        }
-    };
-
-    Launcher() = default;
-
-    static std::string without_brackets(const std::string& address) {
-        const bool has = address.size() > 2 && address.front() == '[' && address.back() == ']';
-        return has ? address.substr(1, address.size() - 2) : address;
-    }
+    using LookUp = std::optional<std::string> (*)(const void* from, const char* name);
+    Launcher(const void* from, LookUp look_up, int gpus, SourceLocation where);
 
     Meeting meeting_;
     bool meets_by_itself_ = false;
@@ -144,5 +60,104 @@ class Launcher {
     int device_ = 0;
 };
 
-}  // namespace shardkit::nccl
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+
+#include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::nccl::detail {
+
+/// Reads variables, and says what is wrong with them.
+struct LauncherReader {
+    std::function<std::optional<std::string>(const char* name)> look_up;
+    std::string complaints;
+
+    template <class... Pieces>
+    void complain(const Pieces&... pieces) {
+        shardkit::detail::append(complaints, complaints.empty() ? "" : "; ", pieces...);
+    }
+    std::optional<std::string> text(const char* name) {
+        std::optional<std::string> value = look_up(name);
+        if (value && !value->empty()) { return value; }
+        complain(name, value ? " is empty" : " is not set");
+        return std::nullopt;
+    }
+    std::optional<std::size_t> number(const char* name) {
+        const std::optional<std::string> value = text(name);
+        if (!value) { return std::nullopt; }
+        std::size_t parsed = 0;
+        const char* const end = value->data() + value->size();
+        const auto [stopped, error] = std::from_chars(value->data(), end, parsed);
+        if (error == std::errc{} && stopped == end) { return parsed; }
+        complain(name, "=", *value, " is no whole number of at least 0");
+        return std::nullopt;
+    }
+};
+
+inline std::string without_brackets(const std::string& address) {
+    const bool has = address.size() > 2 && address.front() == '[' && address.back() == ']';
+    return has ? address.substr(1, address.size() - 2) : address;
+}
+
+}  // namespace shardkit::nccl::detail
+
+namespace shardkit::nccl SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE Launcher Launcher::from_environment(SourceLocation where) {
+    const auto look_up = [](const char* name) -> std::optional<std::string> {
+        const char* const value = std::getenv(name);
+        return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    };
+    return from(look_up, gpu::detail::device_count(where), where);
+}
+SHARDKIT_CORE_INLINE Launcher::Launcher(const void* from, LookUp look_up, int gpus, SourceLocation where) {
+    detail::LauncherReader read{[&](const char* name) { return look_up(from, name); }, {}};
+    const std::optional<std::size_t> rank = read.number("RANK");
+    const std::optional<std::size_t> size = read.number("WORLD_SIZE");
+    const std::optional<std::size_t> local = read.number("LOCAL_RANK");
+    if (rank && size && *rank >= *size) { read.complain("RANK=", *rank, " is not below WORLD_SIZE=", *size); }
+    if (read.look_up("LOCAL_WORLD_SIZE")) {
+        const std::optional<std::size_t> local_size = read.number("LOCAL_WORLD_SIZE");
+        if (local && local_size && *local >= *local_size) {
+            read.complain("LOCAL_RANK=", *local, " is not below LOCAL_WORLD_SIZE=", *local_size);
+        }
+        if (size && local_size && *local_size > *size) {
+            read.complain("LOCAL_WORLD_SIZE=", *local_size, " is above WORLD_SIZE=", *size);
+        }
+    }
+    if (local && !gpu::detail::has_device(*local, gpus)) {
+        read.complain("LOCAL_RANK=", *local, " is not below the number of GPUs of this machine, which is ", gpus);
+    }
+    if (const auto comm_id = read.look_up("NCCL_COMM_ID"); comm_id && !comm_id->empty()) {
+        meets_by_itself_ = true;
+    } else {
+        const std::optional<std::string> address = read.text("MASTER_ADDR");
+        const std::optional<std::size_t> port = read.number("MASTER_PORT");
+        const bool taken = read.look_up("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
+        const std::size_t highest = taken ? 65534 : 65535;
+        if (port && (*port == 0 || *port > highest)) {
+            read.complain("MASTER_PORT=", *port, " is no port between 1 and ", highest);
+        } else if (address && port) {
+            meeting_.host = detail::without_brackets(*address);
+            meeting_.port = static_cast<std::uint16_t>(*port + (taken ? 1U : 0U));
+        }
+    }
+    if (!read.complaints.empty()) { throw_invalid_argument(where, "Launcher: ", read.complaints); }
+    meeting_.rank = *rank;
+    meeting_.size = *size;
+    for (const char* const name : {"SHARDKIT_TOKEN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
+        if (meeting_.token.empty()) { meeting_.token = read.look_up(name).value_or(""); }
+    }
+    local_rank_ = *local;
+    device_ = gpu::detail::device_of(*local, gpus);
+}
+
+}  // namespace SHARDKIT_FACE
 #endif

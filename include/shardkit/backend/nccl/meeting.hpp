@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include <shardkit/backend/nccl/unique_id.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::nccl {
 
@@ -18,3 +23,20 @@ struct Meeting {
 };
 
 }  // namespace shardkit::nccl
+
+namespace shardkit::nccl SHARDKIT_FACE {
+/// Distributes the id that rank 0 creates to every rank of the job. Rank 0 listens at the port on all addresses of
+/// its machine, and the others connect to the host, repeatedly if needed. The id is sent as plain text, as NCCL's own
+/// connections are.
+/// Source:  NCCL's own meeting point, NCCL_COMM_ID, needs an interface in the subnet of the address that rank 0's
+///          machine has for the name (bootstrap.cc). Cloud machines and containers lack one, and NCCL 2.29.2 to
+///          2.29.7 test for the opposite.
+/// @throws  CommError that names the port when it is in use, the ranks that did not come within the timeout, or why
+///          rank 0 did not answer; std::invalid_argument when the token is longer than 64 bytes
+UniqueId meet(const Meeting& meeting, std::chrono::milliseconds timeout,
+              SourceLocation where = SourceLocation::current());
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/backend/nccl/rendezvous.hpp>
+#endif

@@ -16,7 +16,7 @@
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/said_of_call.hpp>
 #include <shardkit/backend/nccl/staged_pieces.hpp>
-#include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/backend/nccl/world_state.hpp>
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>

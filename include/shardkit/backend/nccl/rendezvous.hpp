@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/backend/nccl/compiled_world.hpp>
-#else
+#include <shardkit/detail/not_compiled.inc>
+
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -150,12 +149,6 @@ inline Socket connect_to(const addrinfo& address, const Deadline& deadline, std:
     error = std::strerror(code);
     return Socket();
 }
-
-}  // namespace shardkit::nccl::detail
-
-namespace shardkit::nccl {
-
-namespace detail {
 
 inline constexpr std::string_view meeting_magic = "shardkit";
 inline constexpr std::size_t token_bytes = 64;
@@ -336,18 +329,11 @@ inline UniqueId fetch(const Meeting& meeting, std::chrono::milliseconds timeout,
     }
 }
 
-}  // namespace detail
+}  // namespace shardkit::nccl::detail
 
-/// Distributes the id that rank 0 creates to every rank of the job. Rank 0 listens at the port on all addresses of
-/// its machine, and the others connect to the host, repeatedly if needed. The id is sent as plain text, as NCCL's own
-/// connections are.
-/// Source:  NCCL's own meeting point, NCCL_COMM_ID, needs an interface in the subnet of the address that rank 0's
-///          machine has for the name (bootstrap.cc). Cloud machines and containers lack one, and NCCL 2.29.2 to
-///          2.29.7 test for the opposite.
-/// @throws  CommError that names the port when it is in use, the ranks that did not come within the timeout, or why
-///          rank 0 did not answer; std::invalid_argument when the token is longer than 64 bytes
-inline UniqueId meet(const Meeting& meeting, std::chrono::milliseconds timeout,
-                     SourceLocation where = SourceLocation::current()) {
+namespace shardkit::nccl SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE UniqueId meet(const Meeting& meeting, std::chrono::milliseconds timeout, SourceLocation where) {
     if (meeting.token.size() > detail::token_bytes) {
         throw_invalid_argument(where, "nccl::Meeting: a token of ", meeting.token.size(), " bytes, expected at most ",
                                detail::token_bytes);
@@ -358,5 +344,4 @@ inline UniqueId meet(const Meeting& meeting, std::chrono::milliseconds timeout,
     return id;
 }
 
-}  // namespace shardkit::nccl
-#endif
+}  // namespace SHARDKIT_FACE

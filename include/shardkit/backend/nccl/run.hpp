@@ -3,37 +3,17 @@
 
 #include <shardkit/detail/hide_macros.inc>
 
-#include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/host/any_kernels.hpp>
-#include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
-#include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/verbs/communicator.hpp>
 
-namespace shardkit::nccl {
-
-namespace detail {
+namespace shardkit::nccl::detail SHARDKIT_FACE {
 /// Runs the body with the World's GPU selected, and finishes the World.
-inline void run_rank(World& world, const shardkit::detail::RankBody& body, SourceLocation where) {
-    const gpu::detail::DeviceGuard guard(world.device(), where);
-    try {
-        // Before the rank's memory is freed: nothing may use it any more.
-        const auto finish = [](const Streams& streams, SourceLocation line) {
-            streams.compute.synchronize(line);
-            streams.communication.synchronize(line);
-            streams.reduction.synchronize(line);
-        };
-        body(world.communicator(), world.streams(), finish);
-    } catch (...) {
-        world.record_exception();
-        world.abort();
-        throw;
-    }
-    world.finish(where);
-}
-}  // namespace detail
+void run_rank(World& world, const shardkit::detail::RankBody& body, SourceLocation where);
+}  // namespace SHARDKIT_FACE
+
+namespace shardkit::nccl SHARDKIT_FACE {
 
 /// Runs `f(rank)` in this thread as one rank of `mesh`, over the ranks of `world`, with the World's GPU selected;
 /// then waits for its streams and finishes the World. Every rank of the World must make the same call.
@@ -66,6 +46,6 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
     run(mesh, world, f, rank_options, where);
 }
 
-}  // namespace shardkit::nccl
+}  // namespace SHARDKIT_FACE
 
 #include <shardkit/detail/show_macros.inc>

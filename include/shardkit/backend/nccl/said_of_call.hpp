@@ -9,8 +9,8 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/collectives.hpp>
-#include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/backend/nccl/world_options.hpp>
+#include <shardkit/backend/nccl/world_state.hpp>
 
 namespace shardkit::nccl::detail {
 

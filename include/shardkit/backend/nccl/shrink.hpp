@@ -35,41 +35,27 @@ inline bool revoke([[maybe_unused]] ncclComm_t comm) noexcept {
     return false;
 }
 
-}  // namespace shardkit::nccl::detail
-
-namespace shardkit::nccl {
-
-class World;
-
-/// The remaining ranks of a World after some are lost. The user finds out which ranks are lost, and tells every
-/// remaining rank: NCCL reports that a rank is gone, but not which.
-struct Survivors {
-    World& world;
-    std::span<const std::size_t> lost;  ///< ranks of `world`, in any order
-
-    /// Returns the number of rank `rank` of `ranks` among the survivors.
-    /// @throws std::invalid_argument for an empty list, or one that contains this rank, a rank twice or one that does
-    /// not exist
-    std::size_t place_of(std::size_t rank, std::size_t ranks, SourceLocation where) const {
-        if (lost.empty()) {
-            throw_invalid_argument(where, "nccl::Survivors: no rank is lost, expected at least one");
+/// Returns the number of rank `rank` of `ranks` among the others than those in `lost`.
+/// @throws std::invalid_argument for an empty list, or one that contains this rank, a rank twice or one that does
+/// not exist
+inline std::size_t place_among(std::span<const std::size_t> lost, std::size_t rank, std::size_t ranks,
+                               SourceLocation where) {
+    if (lost.empty()) { throw_invalid_argument(where, "nccl::Survivors: no rank is lost, expected at least one"); }
+    std::vector<bool> is_lost(ranks);
+    std::size_t before = 0;
+    for (const std::size_t one : lost) {
+        const char* const wrong = one >= ranks   ? "there is none"
+                                  : one == rank  ? "it is this one"
+                                  : is_lost[one] ? "it is named twice"
+                                                 : nullptr;
+        if (wrong != nullptr) {
+            throw_invalid_argument(where, "nccl::Survivors: lost rank ", one, " of ", ranks, ": ", wrong,
+                                   ", expected other ranks of the World, once each");
         }
-        std::vector<bool> is_lost(ranks);
-        std::size_t before = 0;
-        for (const std::size_t one : lost) {
-            const char* const wrong = one >= ranks   ? "there is none"
-                                      : one == rank  ? "it is this one"
-                                      : is_lost[one] ? "it is named twice"
-                                                     : nullptr;
-            if (wrong != nullptr) {
-                throw_invalid_argument(where, "nccl::Survivors: lost rank ", one, " of ", ranks, ": ", wrong,
-                                       ", expected other ranks of the World, once each");
-            }
-            is_lost[one] = true;
-            before += one < rank ? 1 : 0;
-        }
-        return rank - before;
+        is_lost[one] = true;
+        before += one < rank ? 1 : 0;
     }
-};
+    return rank - before;
+}
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -18,7 +18,7 @@
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/options.hpp>
-#include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/backend/nccl/world_state.hpp>
 #include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -28,7 +28,7 @@ namespace shardkit::nccl::detail {
 template <class Record>
 std::vector<Record> tell(const Call& call, const Record& own, const gpu::TimelineRef& stream) {
     static_assert(sizeof(Record) <= Resources::record_bytes);
-    World& world = call.world;
+    WorldState& world = call.world;
     return gather_records(world, call.group, own, world.host_records().data(), world.staging(stream).data(), stream,
                           call.doing(), call.where);
 }
@@ -41,7 +41,7 @@ std::vector<Record> tell(const Call& call, const Record& own, const gpu::Timelin
 ///          have idle ones; ncclCommSplit if a group is new.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key, std::string_view axes,
                           const gpu::TimelineRef& stream) {
-    World& world = call.world;
+    WorldState& world = call.world;
     const Group& parent = call.group;
     Groups& groups = world.made();
     if (parent.size == 1) { return world.group_alone(); }
@@ -83,7 +83,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
 /// Collective over the group. The host waits, also for the streams: NCCL cannot split a communicator with work in
 /// progress.
 /// @throws CommError
-inline void separate_reductions(World& world, Group& group, SourceLocation where) {
+inline void separate_reductions(WorldState& world, Group& group, SourceLocation where) {
     const auto streams = world.streams();
     if (!world.runs_beside(gpu::TimelineRef(streams.reduction, where)) || group.size == 1 ||
         group.reductions != nullptr) {
@@ -100,7 +100,7 @@ inline void separate_reductions(World& world, Group& group, SourceLocation where
 }
 
 /// Returns the group whose communicator a verb over `group` on `stream` uses.
-inline Group& lane(const World& world, Group& group, const gpu::TimelineRef& stream) noexcept {
+inline Group& lane(const WorldState& world, Group& group, const gpu::TimelineRef& stream) noexcept {
     return group.reductions != nullptr && world.runs_beside(stream) ? *group.reductions : group;
 }
 

@@ -7,7 +7,7 @@
 
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/call.hpp>
-#include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/backend/nccl/world_state.hpp>
 
 namespace shardkit::nccl::detail {
 

@@ -1,53 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <exception>
-#include <limits>
-#include <memory>
-#include <new>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <utility>
 
-#include <cuda_runtime_api.h>
-
-#include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/cuda/memory_kind.hpp>
-#include <shardkit/backend/cuda/owned_bytes.hpp>
-#include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/backend/nccl/borrowed_communicator.hpp>
-#include <shardkit/backend/nccl/call.hpp>
-#include <shardkit/backend/nccl/comparison.hpp>
-#include <shardkit/backend/nccl/connect_again.hpp>
-#include <shardkit/backend/nccl/connections.hpp>
-#include <shardkit/backend/nccl/group.hpp>
-#include <shardkit/backend/nccl/lane_order.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
-#include <shardkit/backend/nccl/options.hpp>
-#include <shardkit/backend/nccl/resources.hpp>
-#include <shardkit/backend/nccl/shrink.hpp>
-#include <shardkit/backend/nccl/stall_watch.hpp>
-#include <shardkit/backend/nccl/try_sum.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
-#include <shardkit/backend/nccl/verb_order.hpp>
-#include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/backend/nccl/world_options.hpp>
 #include <shardkit/comm/engine_traits.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/comm/streams.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/counts.hpp>
-#include <shardkit/core/error.hpp>
-#include <shardkit/optim/device_launches.hpp>
-#include <shardkit/policy/offload.hpp>
-#include <shardkit/rank/rank.hpp>
-#include <shardkit/recorder/record_files.hpp>
-#include <shardkit/verbs/communicator.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 
-namespace shardkit::nccl {
+struct ncclComm;
+
+namespace shardkit {
+class Communicator;
+}
+namespace shardkit::nccl::detail {
+class WorldState;
+}
+
+namespace shardkit::nccl SHARDKIT_FACE {
+
+/// Names a communicator of the user that a World uses and does not destroy. The user makes no calls on it while the
+/// World uses it, and destroys it after the World's end.
+struct Borrow {
+    ncclComm* comm;  ///< an ncclComm_t
+};
+
+class World;
+
+/// The remaining ranks of a World after some are lost. The user finds out which ranks are lost, and tells every
+/// remaining rank: NCCL reports that a rank is gone, but not which.
+struct Survivors {
+    World& world;
+    std::span<const std::size_t> lost;  ///< ranks of `world`, in any order
+};
 
 /// Owns everything that the communicators of one rank share: NCCL's handles, streams, memory and the journal. It must
 /// outlive them, and all containers made over them. For one GPU and one rank, used by one thread. The GPU stays
@@ -55,28 +49,19 @@ namespace shardkit::nccl {
 /// not come within Options::timeout is a CommError. The World then aborts all communicators it made, so that the
 /// GPU's work ends and its peers notice, and every later verb throws; the World can only be destroyed. A borrowed
 /// communicator is never aborted.
-class World final : public detail::Connections {
+class World final {
   public:
     /// Connects `ranks` ranks; this one is number `rank`. Collective: all ranks must give the same id.
     /// @throws CommError when a call fails, a rank does not come within the timeout, or NCCL is too old;
     ///         std::invalid_argument for a rank that is not below `ranks`, or a default stream; gpu::Error
     World(const UniqueId& id, std::size_t ranks, std::size_t rank, const Options& options = {},
-          SourceLocation where = SourceLocation::current())
-        : World(options, ranks, rank, where) {
-        connect(id, rank, where);
-    }
+          SourceLocation where = SourceLocation::current());
     /// Connects the processes of a launcher's job, on the launcher's GPU unless the options name another one.
     explicit World(const Launcher& launcher, const Options& options = {},
-                   SourceLocation where = SourceLocation::current())
-        : World(on_device(options, launcher.device()), launcher.world_size(), launcher.rank(), where) {
-        connect(launcher.unique_id(options.timeout, where), launcher.rank(), where);
-    }
+                   SourceLocation where = SourceLocation::current());
     /// Works on a communicator of the user, with its ranks. Local.
     /// @throws std::invalid_argument when it is on another GPU than the options say
-    explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current())
-        : World(options, detail::place_of(borrowed.comm, making, where), where) {
-        borrow(borrowed, "world", where);
-    }
+    explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current());
     /// Shrinks a World to the remaining ranks, in their order: after a failure, if it was survivable, or before one,
     /// to remove ranks. Collective: all remaining ranks must give the same list. The old World runs no more verbs;
     /// until it ends its containers keep their memory, from which a rank may copy its values. The new World has
@@ -85,357 +70,60 @@ class World final : public detail::Connections {
     ///         when NCCL is older than 2.27.3, the old World failed without being survivable, or a remaining rank
     ///         does not come within the timeout of `options`
     explicit World(const Survivors& survivors, const Options& options = {},
-                   SourceLocation where = SourceLocation::current())
-        : World(on_device(options, survivors.world.device()), place_among(survivors, where), where) {
-        const gpu::detail::DeviceGuard guard(device_, where);
-        shrink_from(survivors.world, survivors.lost, detail::config_of(options_), where);
-        welcome(world_group(), where);
-    }
+                   SourceLocation where = SourceLocation::current());
+    World(World&&) = delete;
     /// Finishes, if `finish` was not called. When an exception leaves the scope, after a failure, and in another
     /// thread than its own, it aborts instead. It ends within the timeout, and within 30 seconds of an abort. If work
     /// of a borrowed communicator hangs, or a CUDA graph with verbs still exists, memory and streams are left behind:
     /// freeing them would wait forever. A static World that exit() ends makes no calls and does not wait.
-    ~World() {
-        const bool sound = !finished() && !failed() && !ended_by().unwinds();
-        if (sound && ended_by().ends()) {
-            try {
-                finish();
-            } catch (const std::exception& error) { say(error.what()); }
-        } else if (sound) {
-            say("it did not finish(): ended by exit() perhaps, or by another thread than its own");
-        }
-        if (records_ && ended_by().unwinds()) { records_->tell("an exception has ended its World", true); }
-        end_watches();
-        const bool exits = !finished() && ended_by().exits();
-        if (exits) {
-            leave_behind();
-            return;
-        }
-        const gpu::detail::DeviceGuard guard(device_, std::nothrow);  // perhaps in a thread that has selected none
-        if (!finished()) { abort(); }
-        const bool borrows = std::ranges::any_of(
-            groups(), [](const detail::Group& group) { return group.owner == detail::Group::Owner::user; });
-        bool stays = !aborts_over() || (borrows && !finished() && resources_->busy());
-        try {
-            if (!stays) { deregister(false, SourceLocation::current()); }
-        } catch (const std::exception&) { stays = true; }
-        if (stays) { leave_behind(); }
-        comparison_.reset();
-        resources_.reset();
-    }
+    ~World();
 
     /// Ends the World, as its last call: waits for all streams, then ends and destroys the communicators that this
     /// World made. All remaining ranks must call it. CUDA graphs with verbs must be destroyed before.
     /// @throws CommError when that fails or takes longer than the timeout
-    void finish(SourceLocation where = SourceLocation::current()) {
-        if (finished()) { return; }
-        require_usable("finish", where);
-        const gpu::detail::DeviceGuard guard(device_, where);
-        records_->returned();
-        resources_->synchronize(where);
-        stall_watch_.reset();
-        close(where);
-    }
+    void finish(SourceLocation where = SourceLocation::current());
+    /// Ends this rank's part without its peers, whose verbs then fail, at the latest after their timeout. Returns at
+    /// once; NCCL ends running work in the background.
+    void abort() noexcept;
+    /// Aborts all communicators except the World's, which can then be shrunk to the remaining ranks: see Survivors.
+    /// Its running work ends at once. Where NCCL cannot revoke it, before 2.28.7, it is aborted too.
+    void revoke() noexcept;
 
-    int device() const noexcept { return device_; }
-    const Options& options() const noexcept { return options_; }
-    engine::Traits traits() const noexcept { return traits_of(options_, ranks_); }
+    int device() const noexcept;
+    const Options& options() const noexcept;
+    engine::Traits traits() const noexcept;
     /// Returns the streams for a Rank.
-    Streams streams() noexcept {
-        return {resources_->compute.ref(), resources_->communication.ref(), resources_->reductions()};
-    }
-
-    /// Returns the communicator over all ranks: see communicator.hpp.
-    shardkit::Communicator communicator();
-
-    /// Allocates zeroed device memory out of the World's chunks.
-    gpu::detail::OwnedBytes buffer(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
-        auto result = gpu::detail::arena_bytes(resources_->arena, bytes, resources_->compute.ref(), where);
-        register_memory(where);
-        return result;
-    }
-    /// Allocates likewise, but out of chunks that NCCL never sees: for memory whose size depends on the rank. Small
-    /// buffers share chunks, and each other one has its own.
-    gpu::detail::OwnedBytes local_buffer(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
-        const bool small = bytes < detail::small_buffer_bytes;
-        return gpu::detail::arena_bytes(small ? resources_->tables : resources_->local_buffers, bytes,
-                                        resources_->compute.ref(), where);
-    }
-    /// Allocates zeroed pinned memory of the host.
-    gpu::detail::OwnedBytes host_buffer(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
-        const gpu::detail::DeviceGuard guard(device_, where);
-        return gpu::detail::pinned_bytes(bytes, where);
-    }
-    /// Returns the stream of copies between pinned memory and the GPU's that go one way, beside the other streams.
-    gpu::TimelineRef copy_stream(engine::LinkWay way) const noexcept {
-        return (way == engine::LinkWay::to_device ? resources_->to_device : resources_->to_host).ref();
-    }
-    /// Returns the stream of functions of the host, which runs beside the other streams.
-    gpu::TimelineRef host_stream() const noexcept { return resources_->host_calls.ref(); }
-    /// Checks that memory is on this World's GPU.
-    /// @throws std::invalid_argument unless it is memory of this World's GPU
-    void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        gpu::detail::require_device_memory(data, bytes, device_, what, where);
-    }
+    Streams streams() const noexcept;
+    /// Returns the communicator over all ranks. Who calls it includes verbs.hpp.
+    const shardkit::Communicator& communicator() const noexcept;
 
     /// Returns the most of the GPU's memory that has been in use: the World's own, and buffers, each rounded up as a
     /// plan does. NCCL's own memory is not in it.
-    std::size_t most_bytes() const noexcept { return resources_->most_used_bytes() + traits().own_bytes; }
+    std::size_t most_bytes() const noexcept;
     /// Returns the memory of the GPU that NCCL has allocated for this rank's communicators, lent ones too, which a
     /// plan's `memory.communicators` estimates; nothing where NCCL does not count it, before 2.29.7. Does not wait.
     /// @throws CommError
-    std::optional<ByteCount> communicator_memory(SourceLocation where = SourceLocation::current()) {
-        constexpr std::string_view doing = "communicator_memory";
-        require_usable(doing, where);
-        std::uint64_t all = 0;
-        for (const detail::Group& group : groups()) {
-            if (group.comm == nullptr) { continue; }
-            std::uint64_t bytes = 0;
-            const Lock lock = calls(doing, where);
-            const ncclResult_t code = detail::memory_of(group.comm, bytes);
-            if (code == ncclInvalidUsage) { return std::nullopt; }
-            detail::check(code, "ncclCommMemStats", doing, where, group.comm);
-            all = options_.split_share ? std::max(all, bytes) : all + bytes;
-        }
-        return ByteCount{all};
-    }
+    std::optional<ByteCount> communicator_memory(SourceLocation where = SourceLocation::current());
 
-    /// Returns the event of the last gather's start, for CallOptions::resident_gathers; null without it.
-    cudaEvent_t gather_started() const noexcept {
-        return resources_->gather_started ? resources_->gather_started->ref().native() : nullptr;
-    }
-
-    /// Returns whether verbs on that stream run beside all others.
-    bool runs_beside(const gpu::TimelineRef& stream) const noexcept { return resources_->runs_beside(stream); }
-    /// Returns scratch memory of the device for verbs on that stream, used in the order in which they are given.
-    std::span<std::byte> staging(const gpu::TimelineRef& stream) const noexcept {
-        return resources_->staging_of(stream);
-    }
-    /// Lets the staging memory of the stream of reductions grow to `bytes`, at most Options::most_staging_bytes. All
-    /// ranks must give the same bytes. The host waits for all streams where it grows.
-    /// @throws gpu::OutOfMemory; CommError
-    void reserve_staging(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
-        const std::size_t wanted = std::min(bytes, detail::most_staging(options_, ranks_));
-        if (ranks_ == 1 || wanted <= staging(resources_->reductions()).size()) { return; }
-        require_usable("the staging memory", where);
-        const gpu::detail::DeviceGuard guard(device_, where);
-        resources_->synchronize(where);  // verbs on any of them use it where reductions have no stream of their own
-        resources_->grow_staging(wanted, where);
-        register_memory(where);
-    }
-    /// Returns the stream in which a verb converts staged elements while NCCL moves others; used in the same order.
-    gpu::TimelineRef conversions() const noexcept { return resources_->conversion.ref(); }
-    /// Returns pinned memory, detail::Resources::record_bytes for every rank of the World.
-    std::span<std::byte> host_records() const noexcept { return resources_->host_records.span(); }
-
-    /// Enters a verb, as its first action; the verb ends with the returned turn. Verbs are launched in the order in
-    /// which this rank gives them, as communicators that ran in different orders on different ranks would wait for
-    /// each other. Each verb runs after the previous one, whatever their streams, except that reductions run beside
-    /// the others.
-    [[nodiscard]] detail::VerbOrder::Turn enter(const detail::Call& call, const gpu::TimelineRef& stream) {
-        act();
-        if (failed() || finished()) { require_usable(call.doing(), call.where); }
-        order_.wait_for_room(streams(), call.where);
-        return order_.next(stream, runs_beside(stream));
-    }
     /// Counts the launch of a CUDA graph with verbs as a verb on `stream`, for a loop that never waits otherwise: see
     /// Options::verbs_ahead.
     /// @throws CommError when a peer is gone; UsageError for a stream of the host
-    void keep_pace(const Stream& given, SourceLocation where = SourceLocation::current()) {
-        act();
-        require_usable("keep_pace", where);
-        const gpu::TimelineRef stream(given, where);
-        order_.mark(stream, runs_beside(stream));
-        order_.wait_for_room(streams(), where);
-    }
+    void keep_pace(const Stream& stream, SourceLocation where = SourceLocation::current());
+    /// Counts it likewise, on the compute stream.
+    void keep_pace(SourceLocation where = SourceLocation::current()) { keep_pace(streams().compute, where); }
 
-    /// Records a collective over `group`, with the counts of an uneven one, and compares it with those of its peers
-    /// if the options say each call.
-    /// @throws CommError, on every rank of the group, when they disagree
-    void note(detail::Group& group, const shardkit::Call& call, const shardkit::detail::UnevenCounts& counts,
-              const gpu::TimelineRef& stream) {
-        group.trace->add(call);
-        if (call.signature.verb == Verb::all_to_all_uneven) { group.trace->add_counts(group.rank, counts); }
-        if (options_.compare_calls == CompareCalls::each_call && stream.capture() == 0) {
-            compare(group, call.where);
-        }
-    }
-    /// Compares all calls over `group`; not while a stream of the World is captured.
-    /// @throws CommError, on every rank of the group, when they disagree
-    void compare(const detail::Group& group, SourceLocation where) {
-        if (!group.trace || detail::captures(streams())) { return; }
-        const gpu::detail::DeviceGuard guard(device_, where);
-        comparison_->require_agreement(*this, group, where);
-    }
-
-    /// Adds a communicator of the user.
-    /// @throws std::invalid_argument when it is on another GPU or has more ranks than the World; CommError
-    detail::Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
-        detail::require_fits(detail::place_of(borrowed.comm, making, where), device_, ranks_, axes, where);
-        for (detail::Group& known : groups()) {
-            if (known.comm == borrowed.comm) { return known; }
-        }
-        ncclResult_t state = ncclSuccess;
-        detail::check(ncclCommGetAsyncError(borrowed.comm, &state), "ncclCommGetAsyncError", "borrow", where);
-        detail::check(state, "a borrowed communicator's earlier call", "borrow", where, borrowed.comm);
-        detail::Group& group = add_group(axes);
-        {
-            const Lock lock = calls("borrow", where);
-            group.owner = detail::Group::Owner::user;
-            group.comm = borrowed.comm;
-        }
-        welcome(group, where);
-        return group;
-    }
-    /// Sets up a new communicator: this rank's place in it, registered memory, and the comparison of calls.
-    void welcome(detail::Group& group, SourceLocation where) {
-        {
-            const Lock lock = calls(making, where);
-            const detail::RankPlace place = detail::place_of(group.comm, making, where);
-            group.rank = place.rank;
-            group.size = place.size;
-        }
-        register_memory(where);
-        prepare_comparison(group, where);
-        prepare_sums(group, where);
-    }
-
-    /// Returns whether memory lies in a chunk that is registered, if Options::registration says so.
-    bool in_chunks(const void* data, std::size_t bytes) const noexcept {
-        const auto begin = reinterpret_cast<std::uintptr_t>(data);
-        return std::ranges::any_of(resources_->arena.chunks(), [&](const gpu::detail::Arena::Chunk& chunk) {
-            const auto first = reinterpret_cast<std::uintptr_t>(chunk.data);
-            return begin >= first && begin + bytes <= first + chunk.bytes;
-        });
-    }
-    /// Registers new memory with all communicators, as Options::registration says.
-    void register_memory(SourceLocation where) {
-        register_chunks(resources_->arena.chunks(), options_.registration, where);
-    }
+    /// Returns what it is made of, for the engine itself.
+    detail::WorldState& state() const noexcept { return *state_; }
 
   private:
-    static constexpr const char* making = "World";
+    void open(detail::WorldState* made);
 
-    World(const Options& options, std::size_t ranks, std::size_t rank, SourceLocation where)
-        : detail::Connections(options, gpu::detail::device_or_current(options.device, where)),
-          options_(options),
-          device_(gpu::detail::device_or_current(options.device, where)),
-          ranks_(ranks),
-          order_(options.verbs_ahead, journal().recorder(), over(), where) {
-        if (ranks == 0 || ranks > std::numeric_limits<int>::max() || rank >= ranks) {
-            throw_invalid_argument(where, "nccl::World: rank ", rank, " of ", ranks,
-                                   " ranks, expected a rank below the number of ranks");
-        }
-        detail::order_launches();
-        detail::require_possible(options_, making, where);
-        const gpu::detail::DeviceGuard guard(device_, where);
-        options_ = detail::with_room_for_two(options_, device_, ranks, where);
-        resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
-        // What the host has not waited for may be over by now.
-        records_.emplace("nccl", options_.record, rank, ranks, journal(), [this] {
-            const gpu::detail::DeviceGuard looks(device_);  // in a thread that has selected none
-            static_cast<void>(order_.is_behind());
-        });
-        records_->set_run(0);  // not known, unless there is an id
-        set_records(&*records_);
-        if (ranks == 1) { return; }
-        stall_watch_.emplace(
-            device_, [this] { return limit(); }, acts(),
-            [this, seen = Progress{}]() mutable { return order_.is_behind() && !progressed(seen); },
-            [this](std::uint64_t acted) { return end_stalled(acted); });
-    }
-    World(const Options& options, const detail::RankPlace& place, SourceLocation where)
-        : World(options, place.size, place.rank, where) {}
-    static Options on_device(Options options, int device) {
-        if (options.device < 0) { options.device = device; }
-        return options;
-    }
-
-    void connect(const UniqueId& id, std::size_t rank, SourceLocation where) {
-        const gpu::detail::DeviceGuard guard(device_, where);
-        shardkit::detail::Fnv run;
-        run.add(std::string_view(id.native().internal, UniqueId::size));
-        records_->set_run(run.hash);
-        ncclConfig_t config = detail::config_of(options_);
-        detail::Group& group = add_group("world");
-        const ncclResult_t code = [&] {
-            const Lock lock = calls(making, where);
-            return ncclCommInitRankConfig(&group.comm, static_cast<int>(ranks_), id.native(), static_cast<int>(rank),
-                                          &config);
-        }();
-        if (code != ncclSuccess && code != ncclInProgress) {
-            fail(making, detail::describe(code, "ncclCommInitRankConfig"), where);
-        }
-        await(group, "ncclCommInitRankConfig", making, where);
-        welcome(group, where);
-    }
-
-    /// Ends the threads that look at this World.
-    void end_watches() noexcept {
-        stall_watch_.reset();
-        set_records(nullptr);
-        records_.reset();
-    }
-    static void say(const char* what) { std::fprintf(stderr, "shardkit: the end of an nccl::World: %s\n", what); }
-    /// Leaves memory behind, as freeing it would wait for work on the GPU.
-    void leave_behind() noexcept {
-        static_cast<void>(resources_.release());
-        static_cast<void>(comparison_.release());
-    }
-
-    bool progressed(Progress& seen) noexcept override { return resources_ && resources_->advanced(seen); }
-
-    void prepare_comparison(detail::Group& group, SourceLocation where) {
-        if (options_.compare_calls == CompareCalls::off || group.size == 1) { return; }
-        if (!comparison_) { comparison_ = std::make_unique<detail::Comparison>(ranks_, device_, watch(), where); }
-        ncclConfig_t config = detail::config_of(options_);
-        if (!options_.split_share) {
-            config.minCTAs = config.maxCTAs = 1;
-        }  // records of some bytes, beside the verbs
-        detail::Comparison::prepare(*this, group, config, where);
-    }
-
-    /// Lets NCCL add 16-bit elements of these ranks, if the options ask for it and NCCL does.
-    void prepare_sums(detail::Group& group, SourceLocation where) {
-        if (options_.sums != Sums::by_nccl || group.size == 1) { return; }
-        detail::Group& sums = detail::connect_again(*this, group, group.made_as, detail::config_of(options_),
-                                                    detail::making_sums, where);
-        register_memory(where);
-        const gpu::TimelineRef stream(streams().communication, where);
-        const std::string refusal =
-            detail::try_sum(*this, group, sums, {host_records(), staging(stream), stream, conversions()}, where);
-        if (refusal.empty()) {
-            group.sums = &sums;
-        } else if (group.rank == 0 && !std::exchange(told_of_sums_, true)) {
-            std::fprintf(stderr, "shardkit: nccl: sums of 16-bit elements over %s travel as fp32: %s\n",
-                         group.made_as.c_str(), refusal.c_str());
-        }
-    }
-
-    /// Returns this rank's place among the survivors.
-    static detail::RankPlace place_among(const Survivors& survivors, SourceLocation where) {
-        World& world = survivors.world;
-        if (world.groups().empty() || world.world_group().owner != detail::Group::Owner::world) {
-            throw_invalid_argument(where,
-                                   "nccl::Survivors: the World is over a communicator of the user's, expected "
-                                   "one of its own; shrink that and lend what comes out");
-        }
-        const detail::Group& from = world.world_group();
-        const std::size_t rank = survivors.place_of(from.rank, from.size, where);
-        detail::require_version(windows_version, "Survivors", where);
-        if (!world.failed()) { world.resources_->synchronize(where); }  // NCCL requires it to be idle
-        return {rank, from.size - survivors.lost.size(), world.device()};
-    }
-
-    Options options_;
-    int device_;
-    std::size_t ranks_;
-    detail::VerbOrder order_;
-    std::unique_ptr<detail::Resources> resources_;
-    std::unique_ptr<detail::Comparison> comparison_;
-    std::optional<shardkit::detail::RecordWriter> records_;
-    bool told_of_sums_ = false;
-    std::optional<detail::StallWatch> stall_watch_;  // ends first, as it uses the others; none where there is no peer
+    shardkit::detail::Owned<detail::WorldState> state_;
+    shardkit::detail::Owned<shardkit::Communicator> communicator_;  // ends first, as it uses the state
 };
 
-}  // namespace shardkit::nccl
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/backend/nccl/world_members.hpp>
+#endif

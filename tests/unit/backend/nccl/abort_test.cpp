@@ -65,7 +65,7 @@ void check_ends(std::size_t ranks, std::size_t gone, const F& f) {
 /// Two steps, the second one captured and launched where `graph` says so.
 void train(nccl::World& world, const DynamicPolicy& policy, bool graph) {
     using Mesh = DeviceMesh<dynamic, dynamic, dynamic>;
-    const Mesh mesh(world.world_group().size, 1, 1);
+    const Mesh mesh(world.state().world_group().size, 1, 1);
     std::optional<CapturedStep> captured;
     MeshRank<Mesh> rank(mesh, Comm(world), {}, world.streams());
     step_trainer::Trainer<float, decltype(rank)> trainer(rank, policy, {.microbatches = 1});
@@ -234,7 +234,7 @@ TEST_CASE(
     const nccl::UniqueId id = nccl::UniqueId::create();
     std::vector<ncclComm_t> users(2);
     check_ends(2, 1, [&](std::size_t rank) {
-        REQUIRE(ncclCommInitRank(&users[rank], 2, id.native(), static_cast<int>(rank)) == ncclSuccess);
+        REQUIRE(ncclCommInitRank(&users[rank], 2, nccl::native(id), static_cast<int>(rank)) == ncclSuccess);
         nccl::World world(nccl::Borrow{users[rank]}, gpu_ranks::impatient());
         const Comm comm(world);
         const Comm child = split(comm, 0, rank, "child");

@@ -190,13 +190,13 @@ TEST_CASE("nccl: the plan has the traffic of sums by exchange, and the memory in
             }
             rank_checks::expect(world.traits() == sk::nccl::traits_of(summing(made), 4),
                                 "a plan before there is a World is the World's");
-            const std::size_t staged = world.staging(sk::gpu::TimelineRef(streams.communication)).size() +
-                                       world.staging(sk::gpu::TimelineRef(streams.reduction)).size();
+            const std::size_t staged = world.state().staging(sk::gpu::TimelineRef(streams.communication)).size() +
+                                       world.state().staging(sk::gpu::TimelineRef(streams.reduction)).size();
             rank_checks::expect(planned.memory.staging.value == staged, "the plan has the memory of both streams");
             using LargeLayer = sk::Sharded<Large, sk::NoShard, Half>;
             LargeLayer large(rank, "large");
-            const std::size_t grown = world.staging(sk::gpu::TimelineRef(streams.communication)).size() +
-                                      world.staging(sk::gpu::TimelineRef(streams.reduction)).size();
+            const std::size_t grown = world.state().staging(sk::gpu::TimelineRef(streams.communication)).size() +
+                                      world.state().staging(sk::gpu::TimelineRef(streams.reduction)).size();
             rank_checks::expect(grown > staged, "the memory grows");
             rank_checks::expect(sk::plan(sk::Model{layer, large}).memory.staging.value == grown,
                                 "the plan has what it grows by");

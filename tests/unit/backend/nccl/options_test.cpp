@@ -51,8 +51,8 @@ TEST_CASE("nccl: every communicator is made with what the options say, and does 
             for (const ncclComm_t each : {nccl::native(comm), nccl::native(child)}) {
                 configurations.push_back(standin::configuration(each));
             }
-            if (world.world_group().comparison != nullptr) {
-                configurations.push_back(standin::configuration(world.world_group().comparison->comm));
+            if (world.state().world_group().comparison != nullptr) {
+                configurations.push_back(standin::configuration(world.state().world_group().comparison->comm));
             }
         });
         CHECK(gpu_ranks::first_error(outcomes) == "");
@@ -72,7 +72,7 @@ TEST_CASE("nccl: what the options do not say is NCCL's; sharing is not for survi
     nccl::Options options = gpu_ranks::patient();
     {
         const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
-        const ncclConfig_t configuration = standin::configuration(world.world_group().comm);
+        const ncclConfig_t configuration = standin::configuration(world.state().world_group().comm);
         CHECK(configuration.minCTAs == NCCL_CONFIG_UNDEF_INT);
         CHECK(configuration.maxCTAs == NCCL_CONFIG_UNDEF_INT);
         CHECK(configuration.nvlsCTAs == NCCL_CONFIG_UNDEF_INT);
@@ -153,7 +153,7 @@ TEST_CASE("nccl: policies of CTAs and graphs are NCCL's, where it knows them") {
     options.registration = nccl::Registration::windows;
     {
         const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
-        const ncclConfig_t configuration = standin::configuration(world.world_group().comm);
+        const ncclConfig_t configuration = standin::configuration(world.state().world_group().comm);
         CHECK(configuration.CTAPolicy == NCCL_CTA_POLICY_ZERO);
     }
     const auto refused = [&] {
@@ -305,7 +305,7 @@ TEST_CASE("nccl: the order of captures is what the options say, where NCCL knows
     standin::set_nccl_version(nccl::graph_ordering_version);
     const auto configuration = [](const nccl::Options& options) {
         const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
-        return standin::configuration(world.world_group().comm);
+        return standin::configuration(world.state().world_group().comm);
     };
     nccl::Options options = gpu_ranks::patient();
     CHECK(configuration(options).graphStreamOrdering == NCCL_CONFIG_UNDEF_INT);

@@ -222,9 +222,9 @@ TEST_CASE("nccl: a group that is given out again has its second communicator alr
             }
         };
         loop(2);
-        const std::size_t groups = world.made().all().size();
+        const std::size_t groups = world.state().made().all().size();
         loop(5);
-        expect(world.made().all().size() == groups, "no more groups");
+        expect(world.state().made().all().size() == groups, "no more groups");
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
@@ -326,13 +326,14 @@ TEST_CASE("nccl: what reductions' communicator fails with is told by its name, a
         const auto streams = world.streams();
         auto values = world.communicator().buffer<float>(10);
         streams.compute.synchronize();
-        standin::set_async_error(world.world_group().reductions->comm, ncclSystemError);
+        standin::set_async_error(world.state().world_group().reductions->comm, ncclSystemError);
         const std::string said = thrown_message<CommError>([&] {
             all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction, here);
             streams.reduction.synchronize(here);
         });
         expect(contains(said, "all_reduce over world at train.cpp:5"), said);
-        expect(world.world_group().comm == nullptr && world.world_group().reductions->comm == nullptr, "aborted");
+        expect(world.state().world_group().comm == nullptr && world.state().world_group().reductions->comm == nullptr,
+               "aborted");
         throw rank_checks::Planted("on");
     });
     for (const auto& outcome : outcomes) { CHECK(outcome.text == "on"); }
@@ -347,7 +348,7 @@ TEST_CASE("nccl: an error of the reductions' communicator ends a wait for gather
         standin::hold(streams.communication.native());
         auto values = world.communicator().buffer<float>(10);
         all_gather_in_place(comm, values.span(), streams.communication, here);
-        standin::set_async_error(world.world_group().reductions->comm, ncclSystemError);
+        standin::set_async_error(world.state().world_group().reductions->comm, ncclSystemError);
         const std::string said = thrown_message<CommError>([&] { streams.communication.synchronize(here); });
         standin::release(streams.communication.native());
         expect(contains(said, "an earlier call over reductions over world failed"), said);
@@ -376,7 +377,7 @@ TEST_CASE("nccl: a rank that dies in a reduction ends the others, whatever gathe
             expect(contains(thrown_message<CommError>([&] { streams.reduction.synchronize(here); }),
                             gpu_ranks::after_short_timeout),
                    "late");
-            expect(world.world_group().reductions->comm == nullptr, "aborted");
+            expect(world.state().world_group().reductions->comm == nullptr, "aborted");
             if (!survivable) { return; }
             const std::array<std::size_t, 1> lost{1};
             nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
@@ -385,7 +386,7 @@ TEST_CASE("nccl: a rank that dies in a reduction ends the others, whatever gathe
             auto again = left.communicator().buffer<float>(30);
             all_reduce_in_place(fewer, ReduceOp::sum, again.span(), left.streams().reduction, here);
             left.streams().reduction.synchronize();
-            expect(left.world_group().reductions != nullptr, "made again");
+            expect(left.state().world_group().reductions != nullptr, "made again");
             left.finish();
         });
         for (const std::size_t rank : {0U, 2U}) { CHECK(outcomes[rank].text == ""); }
@@ -430,7 +431,8 @@ TEST_CASE("nccl: calls in both lanes are compared in the order in which they wer
             options.compare_calls = when;
             const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
                 comm.separate_reductions();
-                expect(world.made().all().size() == 3, "the world's, that for comparing, and that for reductions");
+                expect(world.state().made().all().size() == 3,
+                       "the world's, that for comparing, and that for reductions");
                 const auto streams = world.streams();
                 auto values = world.communicator().buffer<float>(20);
                 auto sums = world.communicator().buffer<float>(20);

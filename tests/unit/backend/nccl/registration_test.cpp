@@ -53,7 +53,7 @@ TEST_CASE("nccl: memory that a lent communicator knows is deregistered before it
             const nccl::UniqueId id = nccl::UniqueId::create();
             std::vector<ncclComm_t> users(2);
             const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
-                REQUIRE(ncclCommInitRank(&users[rank], 2, id.native(), static_cast<int>(rank)) == ncclSuccess);
+                REQUIRE(ncclCommInitRank(&users[rank], 2, nccl::native(id), static_cast<int>(rank)) == ncclSuccess);
                 nccl::World world(nccl::Borrow{users[rank]}, with(registration));
                 CHECK(split(Comm(world), 0, rank, "child").size() == 2);
                 const auto memory = world.communicator().buffer<float>(100);
@@ -73,7 +73,7 @@ TEST_CASE("nccl: memory that a lent communicator does not let go of stays, and s
     if (rank_checks::sanitized) { return; }  // what is left behind would be reported as a leak
     gpu_ranks::restart();
     ncclComm_t user = nullptr;
-    REQUIRE(ncclCommInitRank(&user, 1, nccl::UniqueId::create().native(), 0) == ncclSuccess);
+    REQUIRE(ncclCommInitRank(&user, 1, nccl::native(nccl::UniqueId::create()), 0) == ncclSuccess);
     {
         nccl::World world(nccl::Borrow{user}, with(nccl::Registration::buffers));
         const auto memory = world.communicator().buffer<float>(100);

@@ -98,10 +98,11 @@ TEST_CASE("nccl: what splits and ranks in a loop take is given out again once no
                 }
             };
             loop(2);
-            const std::size_t groups = handle.made().all().size();
+            const std::size_t groups = handle.state().made().all().size();
             alone(r, 0, [&] { after_few = standin::live(); });
             loop(20);
-            expect(handle.made().all().size() == groups, "no more groups, not ", handle.made().all().size());
+            expect(handle.state().made().all().size() == groups, "no more groups, not ",
+                   handle.state().made().all().size());
             alone(r, 1, [&] { after_many = standin::live(); });
 
             // One that a single member keeps is nobody's to have again, and goes on beside the new one.

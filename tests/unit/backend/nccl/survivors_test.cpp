@@ -155,7 +155,7 @@ struct UnderWay {
 };
 /// Three steps, and a save that is written beside the second one.
 void train(nccl::World& world, const UnderWay& what, const std::string& folder) {
-    const DeviceMesh mesh{world.world_group().size};
+    const DeviceMesh mesh{world.state().world_group().size};
     MeshRank<DeviceMesh<dynamic>> rank(mesh, Comm(world), {.offload_slot_bytes = least_offload_slot_bytes},
                                        world.streams());
     offload_trainer::Trainer<bf16, StateFormat::full> trainer(rank, {}, what.offload);
