@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/rank/rank.hpp>
 
-namespace shardkit::mpi {
-struct Options;
-}
-
 namespace shardkit::mpi::detail SHARDKIT_FACE {
-/// Runs the body in this process, as a rank of MPI_COMM_WORLD's; `options` null: default ones.
-void run_rank(const AxisGrid& grid, const shardkit::detail::RankBody& body, const Options* options,
+/// Runs the body in this process, as a rank of MPI_COMM_WORLD's.
+void run_rank(const AxisGrid& grid, const shardkit::detail::RankBody& body, const Options& options,
               SourceLocation where);
 }  // namespace SHARDKIT_FACE
 
@@ -25,19 +22,11 @@ namespace shardkit::mpi SHARDKIT_FACE {
 /// @throws  std::invalid_argument, on every rank, when the job has another number of processes than the mesh;
 ///          CommError as the constructor of World
 template <shardkit::detail::MayBeMesh Mesh, class F>
-void run(Mesh mesh, F&& f, RankOptions rank_options = {}, SourceLocation where = SourceLocation::current()) {
-    if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
-        const shardkit::detail::UserBody<MeshRank<Mesh>, F> body(mesh, f, rank_options, where);
-        detail::run_rank(mesh.grid(where), body, nullptr, where);
-    }
-}
-/// Runs likewise, with the Options of backend/mpi/options.hpp.
-template <shardkit::detail::MayBeMesh Mesh, class F>
-void run(Mesh mesh, F&& f, RankOptions rank_options, const Options& options,
+void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
          SourceLocation where = SourceLocation::current()) {
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
         const shardkit::detail::UserBody<MeshRank<Mesh>, F> body(mesh, f, rank_options, where);
-        detail::run_rank(mesh.grid(where), body, &options, where);
+        detail::run_rank(mesh.grid(where), body, options, where);
     }
 }
 
@@ -49,14 +38,13 @@ void run(Mesh mesh, F&& f, RankOptions rank_options, const Options& options,
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
-#include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 
 namespace shardkit::mpi::detail SHARDKIT_FACE {
 
 SHARDKIT_CORE_INLINE void run_rank(const AxisGrid& grid, const shardkit::detail::RankBody& body,
-                                   const Options* options, SourceLocation where) {
-    World world(MPI_COMM_WORLD, options == nullptr ? Options{} : *options, where);
+                                   const Options& options, SourceLocation where) {
+    World world(MPI_COMM_WORLD, options, where);
     const std::size_t processes = world.world_group().size();
     if (grid.size() != processes) {
         world.finish(where);

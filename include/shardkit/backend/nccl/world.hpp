@@ -116,10 +116,10 @@ class World final {
     detail::WorldState& state() const noexcept { return *state_; }
 
   private:
-    void open(detail::WorldState* made);
+    explicit World(detail::WorldState* made);
 
     shardkit::detail::Owned<detail::WorldState> state_;
-    shardkit::detail::Owned<shardkit::Communicator> communicator_;  // ends first, as it uses the state
+    shardkit::detail::Owned<const shardkit::Communicator> communicator_;  // ends first, as it uses the state
 };
 
 }  // namespace SHARDKIT_FACE

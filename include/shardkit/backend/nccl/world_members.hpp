@@ -21,25 +21,21 @@
 
 namespace shardkit::nccl SHARDKIT_FACE {
 
+SHARDKIT_CORE_INLINE World::World(detail::WorldState* made)
+    : state_(made),
+      communicator_(
+          new shardkit::Communicator(std::make_shared<const Communicator>(*state_, state_->world_group(), "world"))) {
+}
 SHARDKIT_CORE_INLINE World::World(const UniqueId& id, std::size_t ranks, std::size_t rank, const Options& options,
-                                  SourceLocation where) {
-    open(new detail::WorldState(id, ranks, rank, options, where));
-}
-SHARDKIT_CORE_INLINE World::World(const Launcher& launcher, const Options& options, SourceLocation where) {
-    open(new detail::WorldState(launcher, options, where));
-}
-SHARDKIT_CORE_INLINE World::World(Borrow borrowed, const Options& options, SourceLocation where) {
-    open(new detail::WorldState(borrowed.comm, options, where));
-}
-SHARDKIT_CORE_INLINE World::World(const Survivors& survivors, const Options& options, SourceLocation where) {
-    open(new detail::WorldState(survivors.world.state(), survivors.lost, options, where));
-}
+                                  SourceLocation where)
+    : World(new detail::WorldState(id, ranks, rank, options, where)) {}
+SHARDKIT_CORE_INLINE World::World(const Launcher& launcher, const Options& options, SourceLocation where)
+    : World(new detail::WorldState(launcher, options, where)) {}
+SHARDKIT_CORE_INLINE World::World(Borrow borrowed, const Options& options, SourceLocation where)
+    : World(new detail::WorldState(borrowed.comm, options, where)) {}
+SHARDKIT_CORE_INLINE World::World(const Survivors& survivors, const Options& options, SourceLocation where)
+    : World(new detail::WorldState(survivors.world.state(), survivors.lost, options, where)) {}
 SHARDKIT_CORE_INLINE World::~World() = default;
-SHARDKIT_CORE_INLINE void World::open(detail::WorldState* made) {
-    state_ = shardkit::detail::Owned<detail::WorldState>(made);
-    communicator_ = shardkit::detail::Owned<shardkit::Communicator>(
-        new shardkit::Communicator(std::make_shared<const Communicator>(*made, made->world_group(), "world")));
-}
 
 SHARDKIT_CORE_INLINE void World::finish(SourceLocation where) { state_->finish(where); }
 SHARDKIT_CORE_INLINE void World::abort() noexcept { state_->abort(); }
