@@ -93,7 +93,10 @@ UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoi
              "shardkit/context_parallel.hpp": "context_parallel", "shardkit/quantize.hpp": "quantize",
              "shardkit/tensor_parallel.hpp": "tensor_parallel", "shardkit/expert_parallel.hpp": "expert_parallel",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
-PARTS = ("shardkit/adafactor.hpp", "shardkit/local_shards.hpp", "shardkit/moving_average.hpp", "shardkit/muon.hpp", "shardkit/plan.hpp",
+# What authors of parts include.
+OF_PARTS = tuple(f"shardkit/spi/{name}.hpp" for name in ("groups", "launches", "optimizers", "placement", "ranks", "step_observer",
+                                                               "update_runner", "updates"))
+PARTS = (*OF_PARTS, "shardkit/adafactor.hpp", "shardkit/local_shards.hpp", "shardkit/moving_average.hpp", "shardkit/muon.hpp", "shardkit/plan.hpp",
          "shardkit/verify.hpp")
 
 

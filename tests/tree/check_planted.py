@@ -66,7 +66,7 @@ PLANTS = [
      "but backend/host/ stands above backend/self/"),
     ("floors", "include/shardkit/plan/planted.hpp", "#include <shardkit/shardkit.hpp>\n",
      "but plan/ stands above the umbrella"),
-    ("floors", "include/shardkit/factored/adafactor_rule.hpp", "#include <shardkit/detail/access.hpp>\n",
+    ("floors", "include/shardkit/factored/adafactor_rule.hpp", "#include <shardkit/detail/concat.hpp>\n",
      "factored/adafactor_rule.hpp uses what is internal"),
     ("floors", "include/shardkit/reshard/planted.hpp", "#include <shardkit/plan/plan.hpp>\n",
      "the part reshard/ does not say that it uses plan/"),

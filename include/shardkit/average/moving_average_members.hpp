@@ -16,19 +16,17 @@
 
 #include <shardkit/average/moving_average.hpp>
 #include <shardkit/backend/host/any_kernels.hpp>
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
-#include <shardkit/memory/stored_elements.hpp>
-#include <shardkit/optim/any_update.hpp>
 #include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/rank/engine_table.hpp>
-#include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/host_conversions.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/launches.hpp>
+#include <shardkit/spi/ranks.hpp>
+#include <shardkit/spi/updates.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/verbs/communicator.hpp>
 

@@ -9,7 +9,7 @@
 #include <shardkit/context_parallel/attention_kernels.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/core/checked.hpp>
-#include <shardkit/rank/index_kernels.hpp>
+#include <shardkit/spi/launches.hpp>
 
 namespace shardkit::cp SHARDKIT_BUILD {
 

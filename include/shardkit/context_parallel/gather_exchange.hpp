@@ -8,7 +8,7 @@
 #include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/spi/launches.hpp>
 #include <shardkit/verbs/all_gather.hpp>
 #include <shardkit/verbs/reduce_scatter.hpp>
 

@@ -15,8 +15,8 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/expert_mesh.hpp>
-#include <shardkit/rank/index_kernels.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/spi/launches.hpp>
 #include <shardkit/verbs/all_to_all.hpp>
 
 namespace shardkit::ep SHARDKIT_BUILD {

@@ -8,8 +8,8 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/expert_parallel/assignment.hpp>
-#include <shardkit/rank/index_kernels.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/spi/launches.hpp>
 
 namespace shardkit::detail {
 

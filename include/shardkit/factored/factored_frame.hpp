@@ -7,8 +7,8 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/optim/factored_rule.hpp>
-#include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/options.hpp>
+#include <shardkit/spi/optimizers.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::detail SHARDKIT_FACE {

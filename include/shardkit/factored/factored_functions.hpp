@@ -11,9 +11,9 @@
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/factored/factored_works.hpp>
-#include <shardkit/optim/any_update.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/rule_functions.hpp>
+#include <shardkit/spi/updates.hpp>
 
 // What a FactoredRule does, to who knows no more of it than the arithmetic.
 

@@ -18,13 +18,12 @@
 #include <shardkit/factored/factored_works.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/factored_rule.hpp>
-#include <shardkit/optim/listed_group.hpp>
-#include <shardkit/rank/launches.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/copy_captures.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/spi/launches.hpp>
+#include <shardkit/spi/placement.hpp>
+#include <shardkit/spi/update_runner.hpp>
+#include <shardkit/spi/updates.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
 
 namespace shardkit::detail {
@@ -33,16 +32,14 @@ namespace shardkit::detail {
 /// the world for all parameters, and behind them one update of each group.
 /// Memory:  what is kept and the sums of all parameters, on every rank, and the directions of the largest group
 template <std::floating_point A>
-class FactoredLaunches {
+class FactoredLaunches final : public spi::UpdateRunner {
   public:
     explicit FactoredLaunches(const AnyFactoredRule* rule)
         : rule_(std::get<FactoredFunctions<A>>(*rule)),
           passes_(rule_.sums.empty() ? 0 : rule_.sums.back().pass + 1) {}
-    void start() noexcept { listed_.clear(); }
-    void list(const TrainedGroup& each) { listed_.push_back(each); }
 
     /// @throws std::invalid_argument for rows that took other numbers of steps than the rest
-    void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
+    void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
         for (const TrainedGroup& each : listed_) {
             const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
             const bool launches = rule_.launches(of) && of.along(nullptr).launches();
@@ -86,7 +83,7 @@ class FactoredLaunches {
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
+    void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
         if (!any_that(listed_, [](const TrainedGroup& each) { return each.taken; })) { return; }
         const Stream stream = rank.compute_stream();
         for (const TrainedGroup& each : listed_) {
@@ -102,7 +99,7 @@ class FactoredLaunches {
     }
 
     /// Appends each state that is kept of a parameter of the group.
-    void list_own_shapes(const GroupGeometry& group, std::size_t /*rank*/, List<HeldMemory>& held) const {
+    void list_own_shapes(const GroupGeometry& group, std::size_t /*rank*/, List<HeldMemory>& held) const override {
         for (const Parameter& each : parameters_) {
             if (&listed_[each.group].state->geometry() != &group) { continue; }
             for (std::size_t k = 0; k < rule_.kept.size(); ++k) {
@@ -119,7 +116,7 @@ class FactoredLaunches {
         }
     }
     /// The bytes of this rank's buffers.
-    std::size_t bytes() const noexcept {
+    std::size_t bytes() const noexcept override {
         return (kept_.size() + directions_.size()) * sizeof(A) + sums_.size() * sizeof(double);
     }
 
@@ -197,7 +194,6 @@ class FactoredLaunches {
 
     FactoredFunctions<A> rule_;
     std::size_t passes_;
-    List<TrainedGroup> listed_;
     List<Parameter> parameters_;
     std::array<std::size_t, rules::most_pass_sums + 1> first_{};  // of each pass's sums
     HostBuffer<A> kept_;

@@ -9,8 +9,8 @@
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/factored/factored_frame.hpp>
 #include <shardkit/factored/factored_launches.hpp>
-#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
+#include <shardkit/spi/update_runner.hpp>
 #include <shardkit/step/model.hpp>
 
 // Defines the members of FactoredFrame.
@@ -22,6 +22,8 @@ SHARDKIT_CORE_INLINE FactoredFrame::FactoredFrame(const Model& model, const AnyO
                                                   SourceLocation where)
     : OptimizerFrame(
           model, options, std::move(param_groups), where,
-          Owned<OptimizerGroups>(new LaunchedGroups<FactoredLaunches<float>, FactoredLaunches<double>>(&rule))) {}
+          Owned<OptimizerGroups>(new OptimizerGroups(OptimizerGroups::Runner(new FactoredLaunches<float>(&rule)),
+                                                     OptimizerGroups::Runner(new FactoredLaunches<double>(&rule))))) {
+}
 
 }  // namespace shardkit::detail SHARDKIT_FACE

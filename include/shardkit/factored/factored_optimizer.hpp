@@ -8,12 +8,12 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/factored/factored_frame.hpp>
 #include <shardkit/factored/factored_functions.hpp>
-#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/element_optimizer.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
+#include <shardkit/spi/updates.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::rules SHARDKIT_BUILD {

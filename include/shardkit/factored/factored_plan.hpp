@@ -15,7 +15,7 @@
 #include <shardkit/plan/planned_axes.hpp>
 #include <shardkit/plan/planned_geometry.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::planner {
 

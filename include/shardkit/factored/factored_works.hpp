@@ -11,11 +11,10 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/split_float.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/param/tensor_part.hpp>
-#include <shardkit/sharded/host_conversions.hpp>
+#include <shardkit/spi/updates.hpp>
 
 // What a FactoredRule's passes run: by index on a device, whole on the host. Both add in the same order.
 

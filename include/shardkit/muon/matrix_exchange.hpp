@@ -8,15 +8,14 @@
 #include <optional>
 #include <span>
 
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
 #include <shardkit/param/tensor_part.hpp>
-#include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/spi/ranks.hpp>
 #include <shardkit/verbs/all_to_all.hpp>
 
 namespace shardkit::detail {

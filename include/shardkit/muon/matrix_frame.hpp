@@ -9,8 +9,8 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/optimizer_frame.hpp>
 #include <shardkit/optim/options.hpp>
+#include <shardkit/spi/optimizers.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::detail SHARDKIT_FACE {

@@ -14,12 +14,12 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/kernels/update.hpp>
-#include <shardkit/optim/any_update.hpp>
 #include <shardkit/optim/factored_rule.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
 #include <shardkit/optim/rule_functions.hpp>
-#include <shardkit/rank/launches.hpp>
+#include <shardkit/spi/launches.hpp>
+#include <shardkit/spi/updates.hpp>
 
 // What a MatrixRule does, to who knows no more of it than the arithmetic.
 

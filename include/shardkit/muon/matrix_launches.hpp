@@ -15,20 +15,16 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/machine/act.hpp>
-#include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
 #include <shardkit/muon/matrix_functions.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
-#include <shardkit/optim/any_rule.hpp>
-#include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/update_table.hpp>
-#include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/launches.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/host_conversions.hpp>
+#include <shardkit/spi/launches.hpp>
+#include <shardkit/spi/placement.hpp>
+#include <shardkit/spi/update_runner.hpp>
+#include <shardkit/spi/updates.hpp>
 #include <shardkit/verbs/broadcast.hpp>
 
 namespace shardkit::detail {
@@ -62,17 +58,15 @@ AnyUpdateWork direction_of(const AnyUpdateWork& of, std::span<const rules::Updat
 /// Memory:  up to three slots of pieces and of whole matrices, the largest matrix of the rank once more, and what the
 ///          rule works in
 template <std::floating_point A>
-class MatrixLaunches {
+class MatrixLaunches final : public spi::UpdateRunner {
   public:
     MatrixLaunches(const AnyMatrixRule* rule, const AnyProducts<Stream>& products, const Matrices& matrices)
         : rule_(std::get<MatrixFunctions<A>>(*rule)), products_(products), matrices_(matrices) {}
-    void start() noexcept { listed_.clear(); }
-    void list(const TrainedGroup& each) { listed_.push_back(each); }
 
     /// Order:   collective over the world
     /// @throws  std::invalid_argument as add_units, where ranks differ, and for rows that took other steps than the
     ///          rest
-    void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
+    void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
         if (listed_.empty()) { return; }
         for (const TrainedGroup& each : listed_) {
             const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
@@ -114,7 +108,7 @@ class MatrixLaunches {
     }
 
     /// One step of the groups that were listed. Order: stream-ordered; collective over the world.
-    void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
+    void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
         if (placement_.units().empty()) { return; }
         const Step step{rank, table.updates(), skip, where};
         const Stream compute = rank.compute_stream();
@@ -123,14 +117,14 @@ class MatrixLaunches {
             if (each.taken) { each.state->gradients().wait(); }
         }
         rule_.begin(compute, begins_.size(), begins_.data(), step.updates, applies_.data());
-        const DirectedGroup& directed = listed_.front().state->directed();
-        auto* const director = directed.director();
-        const std::uint32_t first = director == nullptr ? 0 : director->add_batches(batches_.size());
+        const ObservedGroup& observed = listed_.front().state->observed();
+        auto* const observer = observed.in_step();
+        const std::uint32_t first = observer == nullptr ? 0 : observer->add_batches(batches_.size());
         steps_.begin();
         for (const BatchAct& due : acts_) {
             const auto& units = batches_[due.batch].of.units;
             if (std::none_of(units.begin(), units.end(), [&](std::size_t u) { return is_taken(u); })) { continue; }
-            const BatchAct made = directed.batch({due.act, first + due.batch}, where);
+            const BatchAct made = observed.batch({due.act, first + due.batch}, where);
             const std::size_t slot = steps_.apply(made.act, made.batch).slot;
             make(step, made.act, batches_[made.batch - first], slot);
         }
@@ -143,7 +137,7 @@ class MatrixLaunches {
     const MatrixPlacement& placement() const noexcept { return placement_; }
     /// Appends what is kept of each parameter of the group, of experts for this rank's; the same on every rank but
     /// for who owns it.
-    void list_own_shapes(const GroupGeometry& group, std::size_t rank, List<HeldMemory>& held) const {
+    void list_own_shapes(const GroupGeometry& group, std::size_t rank, List<HeldMemory>& held) const override {
         for (std::size_t u = 0; u < kept_.size(); ++u) {
             const MatrixUnit& of = unit(u);
             const std::size_t of_each = rule_.sizes.kept(of.block());
@@ -157,7 +151,7 @@ class MatrixLaunches {
         }
     }
     /// The bytes of this rank's buffers.
-    std::size_t bytes() const noexcept {
+    std::size_t bytes() const noexcept override {
         std::size_t numel = matrix_.size() + scratch_.size();
         for (std::size_t slot = 0; slot < slots; ++slot) { numel += pieces_[slot].size() + owned_[slot].size(); }
         for (const auto& kept : kept_) { numel += kept.size(); }
@@ -345,7 +339,6 @@ class MatrixLaunches {
     MatrixFunctions<A> rule_;
     AnyProducts<Stream> products_;
     Matrices matrices_;
-    std::vector<TrainedGroup> listed_;
     MatrixPlacement placement_;
     std::vector<Batch> batches_;
     std::vector<BatchAct> acts_;

@@ -16,8 +16,8 @@
 #include <shardkit/muon/matrix_launches.hpp>
 #include <shardkit/muon/matrix_placement.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/param_group.hpp>
+#include <shardkit/spi/update_runner.hpp>
 #include <shardkit/step/model.hpp>
 
 // Defines the members of MatrixFrame.
@@ -62,7 +62,8 @@ SHARDKIT_CORE_INLINE MatrixFrame::MatrixFrame(const Model& model, const AnyOptio
                                               const Matrices& matrices, std::vector<ParamGroup> param_groups,
                                               SourceLocation where)
     : OptimizerFrame(model, options, with_rest(model, matrices, std::move(param_groups), where), where,
-                     Owned<OptimizerGroups>(new LaunchedGroups<MatrixLaunches<float>, MatrixLaunches<double>>(
-                         &rule, products, matrices))) {}
+                     Owned<OptimizerGroups>(new OptimizerGroups(
+                         OptimizerGroups::Runner(new MatrixLaunches<float>(&rule, products, matrices)),
+                         OptimizerGroups::Runner(new MatrixLaunches<double>(&rule, products, matrices))))) {}
 
 }  // namespace shardkit::detail SHARDKIT_FACE

@@ -14,14 +14,12 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
-#include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/muon/assign_owners.hpp>
 #include <shardkit/muon/matrix_functions.hpp>
 #include <shardkit/optim/matrix_products.hpp>
 #include <shardkit/optim/matrix_rule.hpp>
-#include <shardkit/policy/group_mesh.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::detail {
 

@@ -15,9 +15,10 @@
 #include <shardkit/muon/muon.hpp>
 #include <shardkit/muon/muon_rule.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/combined_members.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/rule_functions.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/optimizers.hpp>
 
 // Defines the members of Muon.
 

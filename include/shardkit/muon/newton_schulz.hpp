@@ -13,7 +13,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/optim/matrix_products.hpp>
-#include <shardkit/rank/launches.hpp>
+#include <shardkit/spi/launches.hpp>
 
 namespace shardkit {
 

@@ -10,6 +10,7 @@
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/device_optimizers.hpp>
 #include <shardkit/optim/listed_group.hpp>
+#include <shardkit/optim/update_runner.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/rank.hpp>
 
@@ -29,12 +30,10 @@ class DeviceLaunches {
 
 /// The updates of groups of any element types with a rule that is a value: on the host one group behind the other, on
 /// a device as DeviceLaunches say.
-class AnyLaunches {
+class AnyLaunches final : public spi::UpdateRunner {
   public:
-    void start() noexcept { listed_.clear(); }
-    void list(const TrainedGroup& each) { listed_.push_back(each); }
     /// @throws UsageError for a group whose updates no file of the program launches on the device that has it
-    void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) {
+    void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
         if (host_reads(rank.compute_stream())) { return; }
         for (const TrainedGroup& each : listed_) {
             const AnyUpdateWork update = work_at_rest(each, table.updates(), each.steps, skip);
@@ -44,11 +43,11 @@ class AnyLaunches {
         if (device_ == nullptr) { device_.reset(on_device(where).make_launches()); }
         device_->prepare(listed_.span(), rank, table, skip);
     }
-    void run_one(const TrainedGroup& each, Rank& rank, const UpdateTable& table, const std::uint32_t* skip) {
+    void run_one(const TrainedGroup& each, Rank& rank, const UpdateTable& table, const std::uint32_t* skip) override {
         if (device_ != nullptr) { return device_->run_one(each, rank, table, skip); }
         run_update(each, rank.compute_stream(), 0, table.updates(), skip);
     }
-    void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation /*where*/) {
+    void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation /*where*/) override {
         if (device_ != nullptr) { return device_->run(listed_.span(), rank, table, skip); }
         for (const TrainedGroup& each : listed_) {
             if (each.taken) { run_update(each, rank.compute_stream(), 0, table.updates(), skip); }
@@ -56,7 +55,6 @@ class AnyLaunches {
     }
 
   private:
-    List<TrainedGroup> listed_;
     std::unique_ptr<DeviceLaunches> device_;  // null on the host
 };
 

@@ -54,9 +54,6 @@ inline ElementType narrowest_arithmetic(const Model& model, SourceLocation where
     return narrowest;
 }
 
-/// What an optimizer of elements keeps of its groups.
-using ElementGroups = LaunchedGroups<AnyLaunches, NoLaunches>;
-
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
 
 namespace shardkit::detail SHARDKIT_FACE {
@@ -107,7 +104,7 @@ SHARDKIT_CORE_INLINE StatementHash OptimizerFrame::begin_backward(const StatedSt
     return stated;
 }
 SHARDKIT_CORE_INLINE void OptimizerFrame::run_alone(Group& group) {
-    static_cast<ElementGroups&>(*groups_).run_alone(group, numbers_->scalars(), numbers_->engine_options());
+    groups_->run_alone(group, numbers_->scalars(), numbers_->engine_options());
 }
 SHARDKIT_CORE_INLINE void OptimizerFrame::tear(Group& torn, std::string_view verb, SourceLocation where) {
     const auto& group = groups_->group_of(torn);
@@ -246,7 +243,8 @@ SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const An
 
 SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
                                                     std::vector<ParamGroup> param_groups, SourceLocation where)
-    : OptimizerFrame(model, options, std::move(param_groups), where, Owned<OptimizerGroups>(new ElementGroups)) {}
+    : OptimizerFrame(model, options, std::move(param_groups), where,
+                     Owned<OptimizerGroups>(new OptimizerGroups(OptimizerGroups::Runner(new AnyLaunches)))) {}
 SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(OptimizerFrame&&) noexcept = default;
 SHARDKIT_CORE_INLINE OptimizerFrame& OptimizerFrame::operator=(OptimizerFrame&&) noexcept = default;
 SHARDKIT_CORE_INLINE OptimizerFrame::~OptimizerFrame() = default;

@@ -86,17 +86,17 @@ enum class NormFor : std::uint8_t { step, any };
 
 inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use, SourceLocation where) {
     const Model& groups = reduced.groups(where);
-    DirectedGroup directed;  // of a group: all are led alike
+    ObservedGroup observed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
     auto& rank = detail::rank_of(groups, where);
     auto& memory = NormMemory::begin(rank);
     const auto compute = rank.compute_stream();
     const auto reduction = rank.reduction_stream();
     for (Group& group : spi::groups(groups, where)) {
-        directed = group.directed();
+        observed = group.observed();
         memory.add_updates(group.statements().updates());
     }
-    directed.before(Act::norm, where);
+    observed.before(Act::norm, where);
     // The scale, and behind it the sum.
     const std::span<double> scratch = memory.scratch();
     const std::span<double> sums = scratch.subspan(1);
@@ -114,7 +114,7 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
         const auto norms = partial_norms(reduced, memory, where);
         host::AnyKernels::run_once(compute, BeginInfinityNorm{norms, sums.data()});
     }
-    directed.communicates(Act::norm);
+    observed.communicates(Act::norm);
     reduction.wait(compute.record());
     all_reduce_span(rank.world(), TreelessOp(squares ? ReduceOp::sum : ReduceOp::max), squares ? sums : sums.first(2),
                     reduction, {where, memory.subject(), memory.stated(reduced.stated().gradients_hash())});
@@ -126,7 +126,7 @@ inline GlobalNorm global_norm(const Reduced& reduced, NormKind kind, NormFor use
     } else {
         host::AnyKernels::run_once(compute, finish);
     }
-    directed.after(Act::norm, where);
+    observed.after(Act::norm, where);
     return {memory, total, reduced.identity()};
 }
 SHARDKIT_CORE_INLINE GlobalNorm global_norm(const Reduced& reduced, NormKind kind, SourceLocation where) {

@@ -54,10 +54,11 @@ class OptimizerContents {
             [&](auto& /*part*/, auto& /*state*/, auto& group, auto& table) { all.push_back(group.progress(table)); });
         return all;
     }
-    /// Sets that, or only refuses what it cannot take.
+    /// Sets that, or only refuses what it cannot take. @returns the first one that is not its groups'
     /// @pre one for each group
-    void set_progress(const detail::GroupProgress* of_groups, detail::Change change) const {
+    const detail::GroupProgress* set_progress(const detail::GroupProgress* of_groups, detail::Change change) const {
         for (auto* const part : parts_) { of_groups = part->set_progress(of_groups, change, where_); }
+        return of_groups;
     }
     /// The hash of the hyper-parameters in the engine's memory, of each part. Waits likewise.
     detail::List<std::uint64_t> hyper_parameters() const {

@@ -97,7 +97,7 @@ SHARDKIT_CORE_INLINE void Optimizer::step_in_backward(Accumulation& accumulation
     require_own(groups, where);
     for (detail::Group& group : spi::groups(groups, where)) {
         if (!group.trainable()) { continue; }
-        if (group.directed().led()) { group.refuse_group(where, "step_in_backward while a schedule is followed"); }
+        if (group.observed().led()) { group.refuse_group(where, "step_in_backward while a schedule is followed"); }
         if (group.step().added() > 0 || group.step().taken()) {
             group.refuse_group(where, "step_in_backward after gradients were handed out; expected it before");
         }

@@ -29,7 +29,7 @@
 #include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/place_group.hpp>
-#include <shardkit/sharded/step_director.hpp>
+#include <shardkit/sharded/step_observer.hpp>
 #include <shardkit/sharded/step_state.hpp>
 #include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/sharded/window.hpp>
@@ -99,7 +99,8 @@ class Group : NotCopied {
     const StepState& step() const noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
     /// The schedule recorder or follower that is attached to this group, if any.
-    DirectedGroup& directed() noexcept { return directed_; }
+    ObservedGroup& observed() noexcept { return observed_; }
+    ObservedGroup& directed() noexcept { return observed_; }
     /// Returns the digests that ranks compare within each collective that moves the group's values.
     GroupStatements& statements() noexcept { return statements_; }
     /// Returns the trainable elements that this rank counts in sums over the world, so that each element is counted
@@ -255,8 +256,8 @@ class Group : NotCopied {
     /// Opens a window. Its gather runs until `use_window`.
     void open_window(Gathers gathers, SourceLocation where) {
         require_whole("unshard", where);
-        directed_.open(where);
-        if (directed_.led()) {
+        observed_.open(where);
+        if (observed_.led()) {
             parameters_.announce(gathers, where);
         } else {
             parameters_.open(gathers, where);
@@ -266,20 +267,20 @@ class Group : NotCopied {
     /// `use_window`.
     void summon_window(SourceLocation where) {
         require_whole("summon_full_params", where);
-        directed_.open(where);
+        observed_.open(where);
         parameters_.summon(where);
     }
     /// Lets later work on the compute stream wait for the full parameters.
     void use_window(SourceLocation opened) {
-        directed_.before(Act::use, opened);
+        observed_.before(Act::use, opened);
         parameters_.show(opened);
         parameters_.wait();
-        directed_.after(Act::use, opened);
+        observed_.after(Act::use, opened);
     }
     /// Closes a window. Local work only.
     void close_window() noexcept {
         parameters_.close();
-        directed_.closed();
+        observed_.closed();
     }
     /// Closes a window that was never used; its gather may still run.
     void drop_window() noexcept {
@@ -306,17 +307,17 @@ class Group : NotCopied {
     /// Marks the group as having no gradient in this step.
     /// @throws UsageError when gradients were handed out
     void skip_step(SourceLocation where) {
-        directed_.expect(Act::skip, where, "skip");
+        observed_.expect(Act::skip, where, "skip");
         step_.check_skip(path(), where);
-        directed_.before(Act::skip, where);
+        observed_.before(Act::skip, where);
         step_.skip();
-        directed_.after(Act::skip, where);
+        observed_.after(Act::skip, where);
     }
     /// Makes the remaining reductions for the function that was called. Collective over the data ranks and tp.
     void finish_gradients(SourceLocation where, std::string_view verb) {
-        directed_.finish(where, verb);
+        observed_.finish(where, verb);
         step_.finish(path(), where);
-        if (!directed_.led()) { gradients_.reduce_due(where); }
+        if (!observed_.led()) { gradients_.reduce_due(where); }
     }
     /// Adds to `stated` a digest of those reduced gradients that are equal on every rank of the world.
     void digest_reduced(StatedStep& stated);
@@ -344,7 +345,7 @@ class Group : NotCopied {
     List<IndexRange> counted_segments_;
     List<IndexRange> copied_segments_;
     MemoryReader* reader_ = nullptr;
-    DirectedGroup directed_;
+    ObservedGroup observed_;
     const ElementTable* elements_;
     ParameterStore parameters_;
     GradientStore gradients_;
@@ -393,16 +394,16 @@ inline void Group::refuse_accumulation(std::string_view verb, SourceLocation whe
 
 inline bool Group::expect_update(Act first, SourceLocation where) const {
     if (!trainable() || step_.skipped()) { return false; }
-    directed_.expect(first, where, first == Act::norm ? "global_norm" : "step");
+    observed_.expect(first, where, first == Act::norm ? "global_norm" : "step");
     return true;
 }
 inline void Group::announce_update(SourceLocation where) const {
-    if (trainable() && !step_.skipped()) { directed_.before(Act::update, where); }
+    if (trainable() && !step_.skipped()) { observed_.before(Act::update, where); }
 }
 inline void Group::end_update(StatementHash step, StatementHash choices, SourceLocation where) {
     if (!trainable() || step_.skipped()) { return; }
     statements_.add_update(step, choices);
-    directed_.after(Act::update, where);
+    observed_.after(Act::update, where);
 }
 
 inline void Group::check_whole(std::string_view verb, std::size_t parameter, std::size_t given,

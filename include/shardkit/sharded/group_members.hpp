@@ -89,7 +89,7 @@ inline Group::~Group() {
                     " window(s) of it are open; the last one was opened at ", parameters_.opened().file, ":",
                     parameters_.opened().line);
     }
-    if (directed_.any() != nullptr) {
+    if (observed_.any() != nullptr) {
         end_program("'", path(), "' ended or was assigned to while a schedule of its model is followed");
     }
     if (step_.busy()) {
@@ -103,7 +103,7 @@ inline Group::~Group() {
 }
 
 inline void Group::take_gradients(SourceLocation where, std::string_view verb, Writes writes) {
-    directed_.expect(Act::zero, where, verb);
+    observed_.expect(Act::zero, where, verb);
     if (step_.reduced() && has_all_microbatches()) {
         throw_usage_error(where, "'", path(), "': ", verb,
                           "() after the last microbatch was reduced: ", microbatches(),
@@ -113,9 +113,9 @@ inline void Group::take_gradients(SourceLocation where, std::string_view verb, W
     step_.require_release(path(), verb, where);
     step_.hand_out(path(), verb, where);
     try {
-        directed_.before(Act::zero, where);
+        observed_.before(Act::zero, where);
         gradients_.open(writes == Writes::backward, where);
-        directed_.after(Act::zero, where);
+        observed_.after(Act::zero, where);
     } catch (...) {
         step_.take_back();
         throw;
@@ -125,18 +125,18 @@ inline void Group::take_gradients(SourceLocation where, std::string_view verb, W
 inline void Group::add_gradients(SourceLocation where, std::string_view verb) {
     ++gradient_generation_;
     try {
-        directed_.expect(Act::add, where, verb);
+        observed_.expect(Act::add, where, verb);
         step_.check_add(path(), where);
         if constexpr (checked) { gradients_.require_overwritten(where); }
-        directed_.before(Act::add, where);
+        observed_.before(Act::add, where);
     } catch (...) {
         step_.take_back();
         gradients_.discard();
         throw;
     }
     gradients_.add(step_.add());
-    if (!directed_.led()) { gradients_.reduce_due(where); }
-    directed_.after(Act::add, where);
+    if (!observed_.led()) { gradients_.reduce_due(where); }
+    observed_.after(Act::add, where);
 }
 
 inline void Group::add_norms(const double* scale, std::span<PartialNorms> norms, PartialNorms* lanes) {

@@ -19,11 +19,11 @@
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// Returns the recorder or follower that is attached to all of the groups, null if there is none.
-inline StepDirector* director_of(const Model& groups, SourceLocation where) {
-    StepDirector* first = nullptr;
+inline spi::StepObserver* observer_of(const Model& groups, SourceLocation where) {
+    spi::StepObserver* first = nullptr;
     std::size_t number = 0;
     for (Group& group : spi::groups(groups, where)) {
-        StepDirector* const its = group.directed().any();
+        spi::StepObserver* const its = group.observed().any();
         if (number++ == 0) { first = its; }
         if (its != first) {
             group.refuse_group(
@@ -37,14 +37,14 @@ SHARDKIT_CORE_INLINE StepScope::StepScope(const Model& groups, std::size_t count
     : groups_(groups), number_(new_identity()) {
     static_cast<void>(detail::rank_of(groups, where));
     static_cast<void>(first_by_slices(groups, where));
-    StepDirector* const director = director_of(groups, where);
+    spi::StepObserver* const observer = observer_of(groups, where);
     std::size_t begun = 0;
     try {
         for (Group& group : spi::groups(groups, where)) {
             group.begin_step(number_, count, where);
             ++begun;
         }
-        if (director != nullptr) [[unlikely]] { director->begin_step(begun, where); }
+        if (observer != nullptr) [[unlikely]] { observer->begin_step(begun, where); }
     } catch (...) {
         for (Group& group : spi::groups(groups, where)) {
             if (begun-- == 0) { break; }
@@ -56,14 +56,14 @@ SHARDKIT_CORE_INLINE StepScope::StepScope(const Model& groups, std::size_t count
 
 SHARDKIT_CORE_INLINE StepScope::~StepScope() {  // NOLINT(bugprone-exception-escape)
     if (!live()) { return; }
-    // The director is looked up here and not stored: a recorder ends when `record` returns, even before the step
+    // The observer is looked up here and not stored: a recorder ends when `record` returns, even before the step
     // does. The groups are alive: one that ends during a step ends the program.
-    StepDirector* director = nullptr;
+    spi::StepObserver* observer = nullptr;
     for (Group& group : spi::groups(groups_, SourceLocation{})) {
         group.end_step();
-        director = group.directed().director();
+        observer = group.observed().in_step();
     }
-    if (director != nullptr) [[unlikely]] { director->end_step(); }
+    if (observer != nullptr) [[unlikely]] { observer->end_step(); }
 }
 
 /// Checks that a group can have so many microbatches.

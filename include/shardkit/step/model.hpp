@@ -132,7 +132,7 @@ class Model {
 }  // namespace shardkit SHARDKIT_CHECKED_BUILD
 
 namespace shardkit::spi SHARDKIT_CHECKED_BUILD {
-inline Groups::Groups(const Model& model, SourceLocation where)
+[[gnu::always_inline]] inline Groups::Groups(const Model& model, SourceLocation where)
     : list_(model.list_), size_(detail::size_of(list_)), where_(where) {
     detail::require_list(list_, where);
 }

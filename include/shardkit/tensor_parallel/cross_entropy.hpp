@@ -5,8 +5,7 @@
 #include <span>
 
 #include <shardkit/core/checked.hpp>
-#include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/index_kernels.hpp>
+#include <shardkit/spi/launches.hpp>
 #include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 #include <shardkit/verbs/all_reduce.hpp>

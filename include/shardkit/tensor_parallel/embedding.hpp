@@ -8,7 +8,7 @@
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/rank/index_kernels.hpp>
+#include <shardkit/spi/launches.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 
 namespace shardkit::detail {
