@@ -9,6 +9,9 @@
 // bits in compiled_states.hpp, plans, Muon, Adafactor, averages and checks in compiled_parts.hpp, schedules in
 // compiled_schedule.hpp, MPI in compiled_mpi.hpp. See docs/dependencies.md.
 
+#ifdef SHARDKIT_CORE_PART
+#include "compiled.hpp of shardkit is included behind a part of the core: include it first, or in a file of its own"
+#endif
 #include <shardkit/detail/core_begins.inc>
 
 #include <shardkit/compiled/define_core.hpp>

@@ -3,7 +3,7 @@
 
 // The core's checkpoints: see compiled.hpp.
 
-#include <shardkit/detail/core_begins.inc>
+#include <shardkit/compiled/part_begins.inc>
 
 #include <shardkit/compiled/define_checkpoint.hpp>
 

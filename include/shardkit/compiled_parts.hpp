@@ -3,7 +3,7 @@
 
 // The core's parts behind plan.hpp, muon.hpp, adafactor.hpp, moving_average.hpp and verify.hpp: see compiled.hpp.
 
-#include <shardkit/detail/core_begins.inc>
+#include <shardkit/compiled/part_begins.inc>
 
 #include <shardkit/compiled/define_parts.hpp>
 

@@ -3,7 +3,7 @@
 
 // Resharding, which reshard.hpp declares: see compiled.hpp.
 
-#include <shardkit/detail/core_begins.inc>
+#include <shardkit/compiled/part_begins.inc>
 
 #include <shardkit/compiled/define_reshard.hpp>
 

@@ -3,7 +3,7 @@
 
 // Recording and following schedules, which schedule.hpp declares: see compiled.hpp.
 
-#include <shardkit/detail/core_begins.inc>
+#include <shardkit/compiled/part_begins.inc>
 
 #include <shardkit/compiled/define_schedule.hpp>
 

@@ -3,7 +3,7 @@
 
 // The core's optimizers with states in 16 and 8 bits: see compiled.hpp.
 
-#include <shardkit/detail/core_begins.inc>
+#include <shardkit/compiled/part_begins.inc>
 
 #include <shardkit/compiled/define_optimizers.hpp>
 
