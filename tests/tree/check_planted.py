@@ -68,6 +68,8 @@ PLANTS = [
      "but plan/ stands above the umbrella"),
     ("floors", "include/shardkit/factored/adafactor_rule.hpp", "#include <shardkit/detail/concat.hpp>\n",
      "factored/adafactor_rule.hpp uses what is internal"),
+    ("floors", "include/shardkit/muon/planted.hpp", "#include <shardkit/sharded/group.hpp>\n",
+     "muon/planted.hpp includes shardkit/sharded/group.hpp, which is internal"),
     ("floors", "include/shardkit/reshard/planted.hpp", "#include <shardkit/plan/plan.hpp>\n",
      "the part reshard/ does not say that it uses plan/"),
     ("floors", "include/shardkit/attic/planted.hpp", HEADER, "does not list the room attic/"),
