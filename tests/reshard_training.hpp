@@ -295,7 +295,7 @@ std::uint64_t hash_of(const State& state) {
         add(number.name.data(), number.name.size());
         hash.add(number.bits);
     }
-    for (const auto& blob : all.blobs) { add(blob.bytes->data(), blob.bytes->size()); }
+    for (const auto& [name, bytes] : all.blobs) { add(bytes->data(), bytes->size()); }
     return hash.hash;
 }
 /// By Side::kind and the side's rank: the hash of what it has after a load, nothing where that is not known yet.

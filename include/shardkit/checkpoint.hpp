@@ -6,17 +6,11 @@
 // Checkpoints and safetensors files. They are not part of shardkit.hpp, so that only files that save or load compile
 // them.
 
-#include <shardkit/checkpoint/safetensors_file.hpp>
-#include <shardkit/checkpoint/stored_as.hpp>
-
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/checkpoints.hpp>
-#else
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/load.hpp>
+#include <shardkit/checkpoint/safetensors_file.hpp>
 #include <shardkit/checkpoint/save.hpp>
-#include <shardkit/checkpoint/save_model.hpp>
-#endif
+#include <shardkit/checkpoint/stored_as.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -5,6 +5,7 @@
 
 #include <shardkit/compiled/part_begins.inc>
 
-#include <shardkit/compiled/define_checkpoint.hpp>
+#include <shardkit/checkpoint/load.hpp>
+#include <shardkit/checkpoint/save.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -5,14 +5,12 @@
 
 #include <shardkit/compiled/part_begins.inc>
 
-#include <shardkit/compiled/define_parts.hpp>
-
-namespace shardkit::compiled SHARDKIT_CHECKED_BUILD {
-std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count, std::size_t bytes,
-                           SourceLocation where) {
-    return shardkit::detail::hash_of_part(parameter, part, count, bytes, where);
-}
-
-}  // namespace SHARDKIT_CHECKED_BUILD
+#include <shardkit/average/moving_average.hpp>
+#include <shardkit/compiled/core.hpp>
+#include <shardkit/compiled/define_optimizers.hpp>
+#include <shardkit/factored/adafactor.hpp>
+#include <shardkit/muon/muon.hpp>
+#include <shardkit/plan/plan_model.hpp>
+#include <shardkit/verify/verify.hpp>
 
 #include <shardkit/detail/show_macros.inc>

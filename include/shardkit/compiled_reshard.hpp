@@ -5,6 +5,6 @@
 
 #include <shardkit/compiled/part_begins.inc>
 
-#include <shardkit/compiled/define_reshard.hpp>
+#include <shardkit/reshard/reshard.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -5,6 +5,7 @@
 
 #include <shardkit/compiled/part_begins.inc>
 
-#include <shardkit/compiled/define_schedule.hpp>
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/record.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -7,13 +7,7 @@
 // what a rank has communicated.
 
 #include <shardkit/comm/traffic_log.hpp>
-#include <shardkit/plan/time_model.hpp>
-
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/plan.hpp>
-#else
-#include <shardkit/plan/model_summary.hpp>
 #include <shardkit/plan/plan_model.hpp>
-#endif
+#include <shardkit/plan/time_model.hpp>
 
 #include <shardkit/detail/show_macros.inc>

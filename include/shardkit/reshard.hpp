@@ -5,10 +5,6 @@
 
 // A state brought to another mesh without a file. It is not part of shardkit.hpp, so that only files that reshard
 // compile it.
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/reshards.hpp>
-#else
 #include <shardkit/reshard/reshard.hpp>
-#endif
 
 #include <shardkit/detail/show_macros.inc>

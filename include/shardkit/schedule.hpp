@@ -4,7 +4,8 @@
 #include <shardkit/detail/hide_macros.inc>
 
 // A training step as a value, which can be stated, recorded, checked, simulated, improved and followed.
-#include <shardkit/follow/measured_step.hpp>
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/record.hpp>
 #include <shardkit/follow/trace.hpp>
 #include <shardkit/schedule/batch_costs.hpp>
 #include <shardkit/schedule/check.hpp>
@@ -15,13 +16,5 @@
 #include <shardkit/schedule/schedule_table.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/schedule/simulate.hpp>
-
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/schedules.hpp>
-#else
-#include <shardkit/follow/follow.hpp>
-#include <shardkit/follow/gather_steps.hpp>
-#include <shardkit/follow/record.hpp>
-#endif
 
 #include <shardkit/detail/show_macros.inc>

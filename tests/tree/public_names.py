@@ -61,6 +61,8 @@ def body_ends(head):
 
 def declared(head):
     """(kind, name) of what a declaration without its body declares, or None."""
+    if head.startswith("SHARDKIT_CORE_INLINE "):  # a definition: another header declares it
+        return None
     specialises = re.match(r"\s*template ?< ?>", head) is not None
     code = plain(head)
     defines = "SHARDKIT_CORE_INLINE" in head  # what is declared for both forms

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,12 +11,15 @@
 #include <utility>
 
 #include <shardkit/checkpoint/checkpoint_files.hpp>
+#include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/find_numbers.hpp>
+#include <shardkit/checkpoint/load.hpp>
 #include <shardkit/checkpoint/load_plan.hpp>
 #include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
+#include <shardkit/checkpoint/step_folders.hpp>
 #include <shardkit/detail/list.hpp>
 
 namespace shardkit::detail {
@@ -35,8 +40,8 @@ class LoadRun {
           verb_(verb) {}
 
     /// Collective over the world. `open(calls)` gives the files.
-    template <class Open, class State>
-    checkpoint::LoadReport run(const Open& open, const State& state) {
+    template <class Open>
+    checkpoint::LoadReport run(const Open& open, const checkpoint::State& state) {
         const auto twice = world_.rank() == 0 ? LoadPlan::Twice::compared : LoadPlan::Twice::elsewhere;
         together(world_, where_, [&] { plan([&] { return open(calls_); }, state, twice); });
         require_same_plans(world_);
@@ -52,8 +57,8 @@ class LoadRun {
     }
 
     /// Finds what is loaded from the files `open()`, and checks that it can be. Nothing has changed afterwards.
-    template <class Open, class State>
-    void plan(const Open& open, const State& state, LoadPlan::Twice twice) {
+    template <class Open>
+    void plan(const Open& open, const checkpoint::State& state, LoadPlan::Twice twice) {
         state_ = Access::capture(state, where_);
         files_ = std::make_unique<CheckpointFiles>(open());
         for (const auto& group : state_.groups) {
@@ -100,8 +105,7 @@ class LoadRun {
         for (const auto& group : state_.groups) { group->end_load(); }
     }
     /// Gives optimizers and loss scales their numbers.
-    template <class State>
-    void take_numbers(const State& state) {
+    void take_numbers(const checkpoint::State& state) {
         if (options_.states) { Access::restore_numbers(state, state_, where_); }
     }
     checkpoint::LoadReport end() {
@@ -179,3 +183,57 @@ class LoadRun {
 };
 
 }  // namespace shardkit::detail
+
+namespace shardkit::checkpoint SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE Folder roll_back(Rank& rank, const std::string& folder, std::uint64_t step, FileCalls* files,
+                                      SourceLocation where) {
+    detail::RankWorldOf world(rank, "roll_back");
+    Folder made{detail::concat(folder, "/", detail::step_name(step)), step, {}};
+    detail::Fnv identity;
+    identity.add(made.path);
+    detail::require_same(world, "roll_back", made.path, identity.hash, where);
+    detail::together(world, where, [&] {
+        if (world.rank() != 0) { return; }
+        FileCalls& calls = files != nullptr ? *files : detail::posix_files();
+        detail::StepFolders(calls, folder, made.skipped).roll_back(step, detail::new_token(), where);
+    });
+    return made;
+}
+SHARDKIT_CORE_INLINE std::optional<Folder> latest(Rank& rank, const std::string& folder, FileCalls* files,
+                                                  SourceLocation where) {
+    detail::RankWorldOf world(rank, "latest");
+    std::optional<Folder> found;
+    std::vector<std::string> skipped;
+    detail::together(world, where, [&] {
+        if (world.rank() != 0) { return; }
+        found = detail::latest_of(files != nullptr ? *files : detail::posix_files(), folder, skipped, where);
+    });
+    struct Found {
+        std::uint64_t there;
+        std::uint64_t step;
+    };
+    const Found own{found ? 1U : 0U, found ? found->step : 0};
+    const Found first = world.gather(own, where).front();
+    if (first.there == 0) { return std::nullopt; }
+    return Folder{detail::concat(folder, "/", detail::step_name(first.step)), first.step,
+                  found ? found->skipped : skipped};
+}
+SHARDKIT_CORE_INLINE LoadReport load(Rank& rank, const std::string& folder, const State& state,
+                                     const LoadOptions& options, SourceLocation where) {
+    rank.require_same("load", state.rank(), "checkpoint::State", where);
+    detail::RankWorldOf world(rank, "load");
+    detail::LoadRun run(world, options, where);
+    return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
+                   state);
+}
+SHARDKIT_CORE_INLINE LoadReport load_model(Rank& rank, const std::string& path, const Model& model,
+                                           const LoadOptions& options, SourceLocation where) {
+    const State state(model, where);
+    rank.require_same("load_model", state.rank(), "model", where);
+    detail::RankWorldOf world(rank, "load");
+    detail::LoadRun run(world, options, where);
+    return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); }, state);
+}
+
+}  // namespace SHARDKIT_FACE

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -12,11 +13,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/not_copied.hpp>
 
 namespace shardkit::detail {
 
@@ -79,8 +83,6 @@ class SavingProcess {
     }
 };
 
-/// A mark is a file beside an unfinished save. The saving process locks it, and it contains the text of
-/// SavingProcess.
 /// Returns whether the error means that files cannot be locked there at all.
 inline bool has_no_locks(int error) noexcept {
     return error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
@@ -93,43 +95,69 @@ inline bool has_file(checkpoint::FileCalls& calls, const std::string& path) {
     if (error == 0) { calls.close(file); }
     return error != ENOENT;
 }
-/// Makes a mark, and locks it where locks are supported. @returns 0, or the errno of the failure: EWOULDBLOCK or
-/// ENOENT if another job took it for an abandoned one and may remove it
-/// @throws FileError when it cannot be written
-inline int set_mark(checkpoint::FileCalls& calls, const std::string& mark, std::optional<int>& lock,
-                    SourceLocation where) {
-    int error = calls.create_file(mark);
-    if (error != 0 && error != EEXIST) { return error; }
-    try {
-        const std::string text = SavingProcess::text();
-        OpenFile::to_write(calls, mark, where).write(0, std::as_bytes(std::span(text)));
-    } catch (const FileError&) {
-        if (!has_file(calls, mark)) { return ENOENT; }
-        throw;
+/// A mark is a file beside an unfinished save, with the text of SavingProcess. The saving process locks it where
+/// locks are supported, until this object ends.
+class SaveMark : NotCopied {
+  public:
+    explicit SaveMark(checkpoint::FileCalls& calls) noexcept : calls_(calls) {}
+    ~SaveMark() { unlock(); }
+
+    /// Makes a mark and locks it. @returns 0, or the errno of the failure: EWOULDBLOCK or ENOENT if another job took
+    /// it for an abandoned one and may remove it
+    /// @throws FileError when it cannot be written
+    int set(const std::string& path, SourceLocation where) {
+        int error = calls_.create_file(path);
+        if (error != 0 && error != EEXIST) { return error; }
+        try {
+            const std::string text = SavingProcess::text();
+            OpenFile::to_write(calls_, path, where).write(0, std::as_bytes(std::span(text)));
+        } catch (const FileError&) {
+            if (!has_file(calls_, path)) { return ENOENT; }
+            throw;
+        }
+        error = lock(path);
+        if (error != 0 && !has_no_locks(error)) { return error; }
+        // The locked file may be one that another job has removed meanwhile.
+        return has_file(calls_, path) ? 0 : ENOENT;
     }
-    int held = -1;
-    error = calls.lock(mark, held);
-    if (error == 0) { lock = held; }
-    if (error != 0 && !has_no_locks(error)) { return error; }
-    // The locked file may be one that another job has removed meanwhile.
-    return has_file(calls, mark) ? 0 : ENOENT;
-}
-/// Takes over the mark of a save that has ended, and locks it where locks are supported. @returns nothing on success;
-/// otherwise why it must not be removed, which is "" while a save is running
-inline std::optional<std::string> take_mark(checkpoint::FileCalls& calls, const std::string& mark,
-                                            std::optional<int>& lock, SourceLocation where) {
-    int held = -1;
-    const int error = calls.lock(mark, held);
-    if (error == 0) {
-        lock = held;
-        return std::nullopt;
+    /// Calls make(), which sets the mark, until no other job takes it for an abandoned one before it is locked.
+    /// @returns 0, or the errno of the failure
+    template <class F>
+    int set_by(const F& make) {
+        for (std::size_t tries = 1;; ++tries) {
+            const int error = make();
+            if (error == 0) { return 0; }
+            unlock();
+            if ((error != ENOENT && error != EWOULDBLOCK) || tries == 1000) { return error; }
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
     }
-    if (error == EWOULDBLOCK || error == ENOENT) { return ""; }
-    if (!has_no_locks(error)) { return errno_text(error); }
-    try {
-        if (SavingProcess::has_ended(read_file(calls, mark, 4096, where))) { return std::nullopt; }
-    } catch (const FileError&) {}  // NOLINT(bugprone-empty-catch): nobody knows
-    return "a save that may be under way";
-}
+    /// Takes over the mark of a save that has ended. @returns nothing on success; otherwise why it must not be
+    /// removed, which is "" while a save is running
+    std::optional<std::string> take(const std::string& path, SourceLocation where) {
+        const int error = lock(path);
+        if (error == 0) { return std::nullopt; }
+        if (error == EWOULDBLOCK || error == ENOENT) { return ""; }
+        if (!has_no_locks(error)) { return errno_text(error); }
+        try {
+            if (SavingProcess::has_ended(read_file(calls_, path, 4096, where))) { return std::nullopt; }
+        } catch (const FileError&) {}  // NOLINT(bugprone-empty-catch): nobody knows
+        return "a save that may be under way";
+    }
+    void unlock() noexcept {
+        if (lock_) { calls_.unlock(*std::exchange(lock_, std::nullopt)); }
+    }
+
+  private:
+    int lock(const std::string& path) {
+        int held = -1;
+        const int error = calls_.lock(path, held);
+        if (error == 0) { lock_ = held; }
+        return error;
+    }
+
+    checkpoint::FileCalls& calls_;
+    std::optional<int> lock_;
+};
 
 }  // namespace shardkit::detail

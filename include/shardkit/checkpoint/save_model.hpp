@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +21,7 @@
 #include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
+#include <shardkit/checkpoint/save.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/core/error.hpp>
@@ -35,13 +36,13 @@ namespace shardkit::detail {
 class TemporaryFile : NotCopied {
   public:
     /// @param path  final path of the file
-    TemporaryFile(checkpoint::FileCalls& calls, const std::string& path, std::uint64_t token) : calls_(calls) {
+    TemporaryFile(checkpoint::FileCalls& calls, const std::string& path, std::uint64_t token)
+        : calls_(calls), mark_(calls) {
         const std::size_t slash = path.rfind('/');
         folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
         begin_ = concat(path.substr(slash + 1), temporary_mark);
         name_ = concat(begin_, token_text(token));
     }
-    ~TemporaryFile() { unlock(); }
 
     const std::string& folder() const noexcept { return folder_; }
     const std::string& name() const noexcept { return name_; }  ///< in the folder
@@ -55,26 +56,15 @@ class TemporaryFile : NotCopied {
             if (!name.starts_with(begin_) || !name.ends_with(mark_ending)) { continue; }
             name.resize(name.size() - mark_ending.size());
             if (!is_token_text(std::string_view(name).substr(begin_.size()))) { continue; }
-            std::optional<int> held;
-            if (take_mark(calls_, concat(in_folder(name), mark_ending), held, where)) { continue; }
-            remove(in_folder(name));
-            if (held) { calls_.unlock(*held); }
+            SaveMark mark(calls_);
+            if (!mark.take(concat(in_folder(name), mark_ending), where)) { remove(in_folder(name)); }
         }
     }
-    /// Makes the mark and the file. Another job that removes abandoned files may find the mark before it is locked,
-    /// and remove it: then it is made again.
+    /// Makes the mark and the file.
     void make(SourceLocation where) {
         const std::string mark = concat(path(), mark_ending);
-        for (std::size_t tries = 1;; ++tries) {
-            made_ = true;
-            const int error = set_mark(calls_, mark, lock_, where);
-            if (error == 0) { break; }
-            unlock();
-            if ((error != ENOENT && error != EWOULDBLOCK) || tries == 1000) {
-                require(error, mark, "cannot be made, or locked", where);
-            }
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
+        made_ = true;
+        require(mark_.set_by([&] { return mark_.set(mark, where); }), mark, "cannot be made, or locked", where);
         require(calls_.create_file(path()), path(), "cannot be made", where);
     }
     /// Removes the temporary file and its mark, before or after the file was renamed.
@@ -82,7 +72,7 @@ class TemporaryFile : NotCopied {
         try {
             if (std::exchange(made_, false)) { remove(path()); }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): of no memory; the next save removes it
-        unlock();
+        mark_.unlock();
     }
 
   private:
@@ -94,16 +84,13 @@ class TemporaryFile : NotCopied {
         const int error = calls_.remove_file(path);
         if (error == 0 || error == ENOENT) { calls_.remove_file(concat(path, mark_ending)); }
     }
-    void unlock() noexcept {
-        if (lock_) { calls_.unlock(*std::exchange(lock_, std::nullopt)); }
-    }
 
     checkpoint::FileCalls& calls_;
     std::string folder_;
     std::string begin_;
     std::string name_;
     bool made_ = false;
-    std::optional<int> lock_;
+    SaveMark mark_;
 };
 
 /// Writes one file of a model, on one rank: first under a temporary name, then renamed to its own.
@@ -200,24 +187,14 @@ class ModelFileRun {
 
 }  // namespace shardkit::detail
 
-namespace shardkit::checkpoint {
+namespace shardkit::checkpoint SHARDKIT_FACE {
 
-/// Saves a model's parameters as one safetensors file for other programs: without a step's folder, manifest and
-/// optimizer. All ranks write to a temporary file, which is then renamed. Of the options, `names`, `replace` and
-/// `files` are used.
-///     save_model(rank, "export/model.safetensors", model, {.names = names, .replace = true});
-/// Order:   collective over the world; after the work given to the compute stream. Returns when the bytes are
-/// durable.
-/// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: a file at `path` is
-///          unchanged, and nothing else is left; std::invalid_argument and UsageError as `save`
-inline void save_model(Rank& rank, std::string path, const Model& model, SaveOptions options = {},
-                       SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CORE_INLINE void save_model(Rank& rank, const std::string& path, const Model& model,
+                                     const SaveOptions& options, SourceLocation where) {
     const State state(model, where);
     rank.require_same("save_model", state.rank(), "model", where);
     detail::RankWorldOf world(rank, "save_model");
-    detail::ModelFileRun(world, std::move(path), std::move(options), where).run([&] {
-        return detail::Access::capture(state, where);
-    });
+    detail::ModelFileRun(world, path, options, where).run([&] { return detail::Access::capture(state, where); });
 }
 
-}  // namespace shardkit::checkpoint
+}  // namespace SHARDKIT_FACE

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/prove_load.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
+#include <shardkit/checkpoint/save.hpp>
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
@@ -69,7 +71,7 @@ class SaveRun final : public MemoryReader, NotCopied {
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
             const List<std::uint32_t> no_digests(plan_->tensors());
             prove_load(*plan_, state_, options_.names, concat(folder_, "/", step_name(step_)),
-                       manifest_of(no_digests), world_->proven(), where_);
+                       manifest_of(*plan_, step_, options_.strings, no_digests), world_->proven(), where_);
         });
         require_same_updates(*world_, "save", state_.groups, where_);
         agree();
@@ -169,29 +171,17 @@ class SaveRun final : public MemoryReader, NotCopied {
             if (!beside_) { OpenFile::to_write(calls_, path, where_).reserve(file.bytes); }
         }
     }
-    /// Makes the temporary folder. Another job that removes abandoned saves may find it before it is locked, and
-    /// remove it: then it is made again.
+    /// Makes the temporary folder, in it the mark, and a folder for states.
     void make_temporary() {
-        for (std::size_t tries = 1;; ++tries) {
-            const int made = calls_.make_folder(temporary_);
-            require(made == EEXIST && tries > 1 ? 0 : made, temporary_, "cannot be made", where_);
+        const int error = mark_.set_by([&] {
+            const int folder = calls_.make_folder(temporary_);
+            require(folder == EEXIST && made_ ? 0 : folder, temporary_, "cannot be made", where_);
             made_ = true;
-            const int error = take_temporary();
-            if (error == 0) { return; }
-            if (lock_) { calls_.unlock(*std::exchange(lock_, std::nullopt)); }
-            if ((error != ENOENT && error != EWOULDBLOCK) || tries == 1000) {
-                require(error, temporary_, "cannot be locked, or has no room for a folder", where_);
-            }
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-    }
-    /// Makes the mark in the folder, and a folder for states.
-    int take_temporary() {
-        if (const int error = set_mark(calls_, concat(temporary_, "/", mark_name), lock_, where_); error != 0) {
-            return error;
-        }
-        const int error = calls_.make_folder(concat(temporary_, "/state"));
-        return error == EEXIST ? 0 : error;
+            if (const int mark = mark_.set(concat(temporary_, "/", mark_name), where_); mark != 0) { return mark; }
+            const int states = calls_.make_folder(concat(temporary_, "/state"));
+            return states == EEXIST ? 0 : states;
+        });
+        require(error, temporary_, "cannot be locked, or has no room for a folder", where_);
     }
 
     void end_writing() noexcept {
@@ -208,10 +198,7 @@ class SaveRun final : public MemoryReader, NotCopied {
         const auto all = world_->gather(own.span(), where_);
         List<std::uint32_t> sums(own.size());
         for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] ^= all[i]; }
-        return manifest_of(sums);
-    }
-    Manifest manifest_of(const List<std::uint32_t>& sums) const {
-        return detail::manifest_of(*plan_, step_, options_.strings, sums);
+        return manifest_of(*plan_, step_, options_.strings, sums);
     }
 
     /// Commits on rank 0, when every file is durable.
@@ -301,8 +288,8 @@ class SaveRun final : public MemoryReader, NotCopied {
     void abandon() noexcept {
         try {
             if (std::exchange(made_, false)) { remove_all(calls_, temporary_); }
-            if (lock_) { calls_.unlock(*std::exchange(lock_, std::nullopt)); }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): of no memory; the next save removes it
+        mark_.unlock();
     }
     /// Runs `work` on rank 0. If it fails, nothing is left when the ranks throw. Collective over the world.
     template <class F>
@@ -333,7 +320,7 @@ class SaveRun final : public MemoryReader, NotCopied {
     std::vector<std::string> told_;  // reasons why leftovers of other saves stay
     bool beside_ = false;            // written in the background
     bool made_ = false;              // the folder, by rank 0
-    std::optional<int> lock_;        // lock of the mark
+    SaveMark mark_{calls_};          // in it
     Failure failure_;                // of the writer, until it is reported
     bool holds_ = false;             // whether updates of the groups wait
     bool writing_ = false;
@@ -342,4 +329,41 @@ class SaveRun final : public MemoryReader, NotCopied {
     std::thread thread_;
 };
 
+inline std::unique_ptr<SaveRun> begin_save_run(Rank& rank, const std::string& folder, std::uint64_t step,
+                                               const checkpoint::State& state, const checkpoint::SaveOptions& options,
+                                               bool beside, SourceLocation where) {
+    rank.require_same("save", state.rank(), "checkpoint::State", where);
+    auto world = std::make_unique<RankWorldOf>(rank, concat("a save in ", folder));
+    auto run = std::make_unique<SaveRun>(std::move(world), folder, step, options, where);
+    run->begin([&] { return Access::capture(state, where); }, beside);
+    return run;
+}
+
 }  // namespace shardkit::detail
+
+namespace shardkit::checkpoint SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE PendingSave::PendingSave(std::unique_ptr<detail::SaveRun> run) noexcept : run_(std::move(run)) {}
+SHARDKIT_CORE_INLINE PendingSave::PendingSave(PendingSave&&) noexcept = default;
+SHARDKIT_CORE_INLINE PendingSave& PendingSave::operator=(PendingSave&&) noexcept = default;
+SHARDKIT_CORE_INLINE PendingSave::~PendingSave() = default;
+SHARDKIT_CORE_INLINE Folder PendingSave::commit(SourceLocation where) && {
+    const std::unique_ptr<detail::SaveRun> run = std::move(run_);
+    if (run == nullptr) { throw_usage_error(where, "PendingSave: commit of what was committed, or moved from"); }
+    return run->commit(where);
+}
+
+SHARDKIT_CORE_INLINE Folder save(Rank& rank, const std::string& folder, std::uint64_t step, const State& state,
+                                 const SaveOptions& options, SourceLocation where) {
+    const auto run = detail::begin_save_run(rank, folder, step, state, options, false, where);
+    run->write();
+    return run->commit(where);
+}
+SHARDKIT_CORE_INLINE PendingSave begin_save(Rank& rank, const std::string& folder, std::uint64_t step,
+                                            const State& state, const SaveOptions& options, SourceLocation where) {
+    auto run = detail::begin_save_run(rank, folder, step, state, options, true, where);
+    run->write_beside();
+    return PendingSave(std::move(run));
+}
+
+}  // namespace SHARDKIT_FACE

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <shardkit/checkpoint/stored_as.hpp>
@@ -30,12 +31,6 @@ struct SavedScalar {
 
     bool is_finite() const noexcept { return !real || std::isfinite(std::bit_cast<double>(bits)); }
     friend bool operator==(const SavedScalar&, const SavedScalar&) = default;
-};
-
-/// The user's bytes.
-struct SavedBlob {
-    std::string name;
-    std::vector<std::uint8_t>* bytes = nullptr;
 };
 
 /// An optimizer's progress with a group.
@@ -62,7 +57,7 @@ struct SavedState {
     List<std::unique_ptr<SavedGroup>> groups;
     List<SavedProgress> progress;  ///< of the groups that an optimizer updates
     List<SavedScalar> scalars;     ///< further numbers
-    List<SavedBlob> blobs;
+    std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs;  ///< the user's bytes, by name
     std::shared_ptr<void>
         trust;  ///< lets the host wait for streams of a lost World, where the state was whole before
 

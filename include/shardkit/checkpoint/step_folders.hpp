@@ -186,15 +186,14 @@ class StepFolders {
             const int error = calls_.remove_folder(path);
             return error == 0 || error == ENOENT ? "" : errno_text(error);
         }
-        std::optional<int> held;
+        SaveMark mark(calls_);
         if (std::find(inside.begin(), inside.end(), mark_name) == inside.end()) {
             // An old step whose removal was interrupted, or a foreign folder.
             if (std::string why = refusal(path, step, where); !why.empty()) { return why; }
         } else {
-            if (const auto why = take_mark(calls_, concat(path, "/", mark_name), held, where)) { return *why; }
+            if (const auto why = mark.take(concat(path, "/", mark_name), where)) { return *why; }
         }
         const int error = remove_all(calls_, path);
-        if (held) { calls_.unlock(*held); }
         return error == 0 ? "" : errno_text(error);
     }
 

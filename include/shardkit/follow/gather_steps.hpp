@@ -12,18 +12,15 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/follow/measured_step.hpp>
+#include <shardkit/follow/follow.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
 
-namespace shardkit::schedule {
+namespace shardkit::schedule SHARDKIT_FACE {
 
-/// Returns the measured steps of all ranks, by rank, for `trace`. `together`: a moment that is the same on all ranks,
-/// as behind a barrier before the step; their clocks may differ.
-/// Order:   collective over the world; the host waits.
-inline std::vector<MeasuredStep> gather_steps(Rank& rank, const MeasuredStep& mine,
-                                              std::chrono::steady_clock::time_point together,
-                                              SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CORE_INLINE std::vector<MeasuredStep> gather_steps(Rank& rank, const MeasuredStep& mine,
+                                                            std::chrono::steady_clock::time_point together,
+                                                            SourceLocation where) {
     using Seconds = std::chrono::duration<double>;
     const engine::CallSite site{where, detail::subject_of(rank.world(), "the ranks' measured steps")};
     const std::size_t ranks = rank.world_size();
@@ -56,4 +53,4 @@ inline std::vector<MeasuredStep> gather_steps(Rank& rank, const MeasuredStep& mi
     return all;
 }
 
-}  // namespace shardkit::schedule
+}  // namespace shardkit::schedule SHARDKIT_FACE

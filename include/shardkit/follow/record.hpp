@@ -1,139 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <exception>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include <memory>
+#include <type_traits>
 
-#include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
-#include <shardkit/plan/plan_model.hpp>
-#include <shardkit/schedule/check.hpp>
-#include <shardkit/schedule/dry_step.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/step/model.hpp>
 
-namespace shardkit::detail {
+namespace shardkit::detail SHARDKIT_FACE {
+/// Calls step(of), and returns what it has done.
+Schedule record(const Model& model, void (*step)(void*), void* of, SourceLocation where);
+}  // namespace shardkit::detail SHARDKIT_FACE
 
-/// Checks that no schedule is recorded or followed for the model, and that no step of it has begun.
-/// @throws UsageError
-inline void require_undirected(const Model& model, SourceLocation where) {
-    for (Group& group : Access::each(model, where)) {
-        if (group.directed().any() != nullptr) {
-            group.refuse_group(where, "a schedule is followed already, or a step recorded; expected one at a time");
-        }
-        if (group.step().busy()) { group.refuse_group(where, "a step is under way; expected none"); }
-    }
-}
-
-/// Records a step as a schedule.
-class StepRecorder final : public StepDirector {
-  public:
-    explicit StepRecorder(std::vector<GroupDescription> groups)
-        : StepDirector(Manner::listens), groups_(std::move(groups)), step_(groups_, until_reduced) {}
-
-    void begin_step(std::size_t groups, SourceLocation where) override {
-        if (groups != groups_.size()) {
-            throw_usage_error(where, "record: a step over ", groups, " groups of a model of ", groups_.size());
-        }
-        if (steps_++ > 0) { throw_usage_error(where, "record: a second step begins, expected one"); }
-        set_in_step(true);
-    }
-    void end_step() noexcept override { set_in_step(false); }
-    void open(std::size_t group, SourceLocation /*where*/) override { step_.begin_unshard(group); }
-    void expect(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/, std::string_view /*verb*/) override {}
-    void before(Act act, std::size_t group, SourceLocation /*where*/) override {
-        switch (act) {
-            case Act::use:
-                step_.wait(group);
-                break;
-            case Act::zero:
-                step_.gradients(group);
-                break;
-            case Act::add:
-                step_.add(group);
-                break;
-            case Act::skip:
-                step_.skip(group);
-                break;
-            case Act::norm:
-                step_.global_norm();
-                break;
-            case Act::update:
-                step_.update(group);
-                break;
-            default:
-                break;  // not a verb of a program
-        }
-    }
-    BatchAct batch(BatchAct due, SourceLocation /*where*/) override {
-        step_.batch(due.act, due.batch);
-        return due;
-    }
-    void communicates(Act /*act*/) override {}
-    void after(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/) override {}
-    void finish(std::size_t group, SourceLocation /*where*/, std::string_view /*verb*/) override {
-        step_.finish(group);
-    }
-    void closed(std::size_t group) noexcept override {
-        try {
-            step_.reshard(group);
-        } catch (...) { failure_ = std::current_exception(); }
-    }
-
-    /// @throws UsageError when no step ran, or one has not ended; std::invalid_argument when it breaks a rule
-    Schedule schedule(SourceLocation where) const {
-        if (failure_) { std::rethrow_exception(failure_); }
-        if (in_step()) {
-            throw_usage_error(where,
-                              "record: the step has not ended, expected its gradients to be consumed by an "
-                              "optimizer's step, or dropped, before what is recorded returns");
-        }
-        if (steps_ == 0) { throw_usage_error(where, "record: no step ran, expected one over this model"); }
-        Schedule recorded = step_.schedule();
-        schedule::require_valid(recorded, groups_, where);
-        return recorded;
-    }
-
-  private:
-    std::vector<GroupDescription> groups_;
-    schedule::DryStep step_;
-    std::size_t steps_ = 0;
-    std::exception_ptr failure_;
-};
-
-/// Records a step over a model's groups while it lives.
-class Recording {
-  public:
-    Recording(const Model& model, SourceLocation where)
-        : recorder_((require_undirected(model, where), describe_groups(model))) {
-        for (Group& group : Access::each(model, where)) { directed_.push_back(&group.directed()); }
-        for (std::size_t g = 0; g < directed_.size(); ++g) { directed_[g]->set(&recorder_, g); }
-    }
-    Recording(Recording&&) = delete;
-    ~Recording() { end(); }
-
-    /// Ends it. @throws UsageError where no step has ended
-    Schedule schedule(SourceLocation where) {
-        end();
-        return recorder_.schedule(where);
-    }
-
-  private:
-    void end() noexcept {
-        for (DirectedGroup* const group : directed_) { group->set(nullptr, 0); }
-        directed_.clear();
-    }
-
-    StepRecorder recorder_;
-    std::vector<DirectedGroup*> directed_;  // valid even if a step moves the user's objects
-};
-
-}  // namespace shardkit::detail
-
-namespace shardkit::schedule {
+namespace shardkit::schedule SHARDKIT_FACE {
 
 /// Runs `step`, which makes one training step of the model, and returns it as a schedule in steady state, whether
 /// this was the first step or not. Recording does not change what the step computes, bit for bit.
@@ -144,9 +25,13 @@ namespace shardkit::schedule {
 ///          step ended early and so breaks a rule; whatever `step` throws
 template <class F>
 Schedule record(const Model& model, F&& step, SourceLocation where = SourceLocation::current()) {
-    detail::Recording recording(model, where);
-    std::forward<F>(step)();
-    return recording.schedule(where);
+    auto call = [&] { std::forward<F>(step)(); };
+    return detail::record(
+        model, [](void* of) { (*static_cast<decltype(call)*>(of))(); }, &call, where);
 }
 
-}  // namespace shardkit::schedule
+}  // namespace shardkit::schedule SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/follow/step_recorder.hpp>
+#endif

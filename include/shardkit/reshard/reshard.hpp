@@ -1,41 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/detail/not_compiled.inc>
-
-#include <type_traits>
-
-#include <shardkit/checkpoint/same_on_all_ranks.hpp>
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/reshard/reshard_options.hpp>
 #include <shardkit/reshard/reshard_plan.hpp>
-#include <shardkit/reshard/reshard_run.hpp>
 #include <shardkit/reshard/reshard_side.hpp>
-#include <shardkit/reshard/reshard_wire.hpp>
 
-namespace shardkit {
-
-namespace detail {
-
-/// Calls f(run) with a reshard whose states are prepared. Collective over the rank's world.
-template <class F>
-auto with_reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to, const ReshardOptions& options,
-                  SourceLocation where, const F& f) {
-    const auto call = [&] {
-        RankWorldOf world(rank, "reshard");
-        ReshardWireOf wire(rank);
-        ReshardRun run(world, wire, options, where);
-        run.prepare(from.state(), to.state());
-        return f(run);
-    };
-    if (!options.deadline) { return call(); }
-    const auto patient = rank.deadline(*options.deadline, where);
-    return call();
-}
-
-}  // namespace detail
+namespace shardkit SHARDKIT_FACE {
 
 /// Plans a reshard: which elements each rank takes from which one. Nothing is moved.
 ///     const sk::ReshardPlan plan = sk::plan_reshard(rank, trained, evaluated);
@@ -45,11 +18,8 @@ auto with_reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to, co
 /// Order:   collective over the world of `rank`, of which the states' meshes are parts; the host waits.
 /// Cost:    as many comparisons of ranges as there are ranks times ranks times tensors, on every rank
 /// @throws  as reshard, before anything is written
-inline ReshardPlan plan_reshard(Rank& rank, const std::type_identity_t<ReshardSide>& from,
-                                const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
-                                SourceLocation where = SourceLocation::current()) {
-    return detail::with_reshard(rank, from, to, options, where, [](detail::ReshardRun& run) { return run.plan(); });
-}
+ReshardPlan plan_reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to,
+                         const ReshardOptions& options = {}, SourceLocation where = SourceLocation::current());
 
 /// Brings a state to another mesh without a file: `to` has then what it would have if `from` were saved and it loaded
 /// that, to the bit. `from` does not change.
@@ -61,23 +31,14 @@ inline ReshardPlan plan_reshard(Rank& rank, const std::type_identity_t<ReshardSi
 ///          its path is the file that a save would have written. UsageError for a plan that was made for states that
 ///          lie otherwise. The engine's error when a rank fails. An error after the first element was moved leaves
 ///          the destination as a failed load: it is refused until another reshard or load succeeds
-inline ReshardReport reshard(Rank& rank, const ReshardPlan& plan, const std::type_identity_t<ReshardSide>& from,
-                             const std::type_identity_t<ReshardSide>& to,
-                             SourceLocation where = SourceLocation::current()) {
-    return detail::with_reshard(rank, from, to, plan.options(), where, [&](detail::ReshardRun& run) {
-        const detail::PlannedReshard& planned = detail::Access::planned(plan);
-        run.require(planned);
-        return run.move(planned.transfers, to.state());
-    });
-}
+ReshardReport reshard(Rank& rank, const ReshardPlan& plan, const ReshardSide& from, const ReshardSide& to,
+                      SourceLocation where = SourceLocation::current());
 /// The same with a plan that is made for this call.
-inline ReshardReport reshard(Rank& rank, const std::type_identity_t<ReshardSide>& from,
-                             const std::type_identity_t<ReshardSide>& to, const ReshardOptions& options = {},
-                             SourceLocation where = SourceLocation::current()) {
-    return detail::with_reshard(rank, from, to, options, where, [&](detail::ReshardRun& run) {
-        const ReshardPlan plan = run.plan();
-        return run.move(detail::Access::planned(plan).transfers, to.state());
-    });
-}
+ReshardReport reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to, const ReshardOptions& options = {},
+                      SourceLocation where = SourceLocation::current());
 
-}  // namespace shardkit
+}  // namespace SHARDKIT_FACE
+
+#ifndef SHARDKIT_COMPILED
+#include <shardkit/reshard/reshard_run.hpp>
+#endif

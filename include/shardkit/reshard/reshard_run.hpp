@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +31,7 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/reshard/boxes.hpp>
 #include <shardkit/reshard/move_values.hpp>
+#include <shardkit/reshard/reshard.hpp>
 #include <shardkit/reshard/reshard_options.hpp>
 #include <shardkit/reshard/reshard_plan.hpp>
 #include <shardkit/reshard/reshard_wire.hpp>
@@ -75,8 +78,7 @@ class ReshardRun {
 
     /// Finds what is moved, and checks that it can be; nothing has changed then. Collective, as the other functions.
     /// @param from  the source's state, @param to  the destination's; null on a rank that has none
-    template <class State>
-    void prepare(const State* from, const State* to) {
+    void prepare(const checkpoint::State* from, const checkpoint::State* to) {
         has_from_ = from != nullptr;
         has_to_ = to != nullptr;
         std::optional<CheckpointPlan> plan;
@@ -150,8 +152,7 @@ class ReshardRun {
         });
     }
     /// Moves the values. @param to  as in `prepare`
-    template <class State>
-    ReshardReport move(const Transfers& transfers, const State* to) {
+    ReshardReport move(const Transfers& transfers, const checkpoint::State* to) {
         List<const SavedValues*> values;
         for (const auto& group : source_.groups) {
             for (const auto& each : group->values) { values.push_back(each.get()); }
@@ -324,4 +325,44 @@ class ReshardRun {
     Boxes targets_;  // of this rank's destination
 };
 
+/// Calls f(run) with a reshard whose states are prepared. Collective over the rank's world.
+template <class F>
+auto with_reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to, const ReshardOptions& options,
+                  SourceLocation where, const F& f) {
+    const auto call = [&] {
+        RankWorldOf world(rank, "reshard");
+        ReshardWireOf wire(rank);
+        ReshardRun run(world, wire, options, where);
+        run.prepare(from.state(), to.state());
+        return f(run);
+    };
+    if (!options.deadline) { return call(); }
+    const auto patient = rank.deadline(*options.deadline, where);
+    return call();
+}
+
 }  // namespace shardkit::detail
+
+namespace shardkit SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE ReshardPlan plan_reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to,
+                                              const ReshardOptions& options, SourceLocation where) {
+    return detail::with_reshard(rank, from, to, options, where, [](detail::ReshardRun& run) { return run.plan(); });
+}
+SHARDKIT_CORE_INLINE ReshardReport reshard(Rank& rank, const ReshardPlan& plan, const ReshardSide& from,
+                                           const ReshardSide& to, SourceLocation where) {
+    return detail::with_reshard(rank, from, to, plan.options(), where, [&](detail::ReshardRun& run) {
+        const detail::PlannedReshard& planned = detail::Access::planned(plan);
+        run.require(planned);
+        return run.move(planned.transfers, to.state());
+    });
+}
+SHARDKIT_CORE_INLINE ReshardReport reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to,
+                                           const ReshardOptions& options, SourceLocation where) {
+    return detail::with_reshard(rank, from, to, options, where, [&](detail::ReshardRun& run) {
+        const ReshardPlan plan = run.plan();
+        return run.move(detail::Access::planned(plan).transfers, to.state());
+    });
+}
+
+}  // namespace SHARDKIT_FACE

@@ -4,16 +4,13 @@
 #include <cstdint>
 #include <optional>
 
-#ifdef SHARDKIT_COMPILED
-#include <shardkit/compiled/checkpoints.hpp>
-#else
 #include <shardkit/checkpoint/checkpoint_state.hpp>
-#include <shardkit/step/model.hpp>
-#endif
+#include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/step/model.hpp>
 
-namespace shardkit SHARDKIT_BUILD {
+namespace shardkit SHARDKIT_FACE {
 
 /// The state that a rank has on one side of a reshard: a checkpoint::State, a model alone, or nullptr for none. It
 /// refers to the state's parts.
@@ -41,4 +38,4 @@ class ReshardSide {
     std::optional<checkpoint::State> state_;
 };
 
-}  // namespace shardkit SHARDKIT_BUILD
+}  // namespace shardkit SHARDKIT_FACE

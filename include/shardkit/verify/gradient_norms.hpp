@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -16,13 +18,11 @@
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/verbs/all_reduce.hpp>
-#include <shardkit/verify/reports.hpp>
+#include <shardkit/verify/verify.hpp>
 
-namespace shardkit {
+namespace shardkit::detail SHARDKIT_FACE {
 
-namespace detail {
-
-inline GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
+SHARDKIT_CORE_INLINE GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where) {
     const Model& groups = reduced.groups(where);
     auto& rank = detail::rank_of(groups, where);
     auto& memory = NormMemory::begin(rank);
@@ -78,22 +78,4 @@ inline GradientNorms gradient_norms(const Reduced& reduced, SourceLocation where
     return made;
 }
 
-}  // namespace detail
-
-/// The 2-norm and the infinity norm of the gradient of each parameter, of each group and of all, after divisor and
-/// loss scale: for logs and for choices of the program's. Every distinct element counts once, whatever is replicated
-/// or split, and every rank gets the same numbers. They are summed in double; between policies they differ by
-/// rounding.
-///     for (const auto& norm : gradient_norms(reduced).groups) { log(norm.path, norm.two); }
-/// Order:   collective over the world: two all-reduces, of one and of two doubles for each parameter. The host waits.
-/// Cost:    a pass over the gradients that this rank counts, two small launches for each parameter
-/// @throws  UsageError when the gradients were consumed
-template <class X>
-GradientNorms gradient_norms(const X& reduced, SourceLocation where = SourceLocation::current()) {
-    constexpr bool is_reduced = std::is_same_v<X, Reduced>;
-    static_assert(is_reduced,
-                  "gradient_norms takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
-    if constexpr (is_reduced) { return detail::gradient_norms(reduced, where); }
-}
-
-}  // namespace shardkit
+}  // namespace shardkit::detail SHARDKIT_FACE

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -22,11 +24,9 @@
 #include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
-#include <shardkit/verify/reports.hpp>
+#include <shardkit/verify/verify.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Returns what tells a tensor's digest from another one's of its group.
 inline std::uint64_t hash_seed(const PlacedParameter& parameter) noexcept {
@@ -93,8 +93,11 @@ std::vector<ValuesHash> hash_held(const Model& model, const Wanted& wanted, Sour
     return hashes.take(where);
 }
 
-inline std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count,
-                                  std::size_t bytes, SourceLocation where) {
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_FACE {
+SHARDKIT_CORE_INLINE std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count,
+                                                std::size_t bytes, SourceLocation where) {
     if (count != parameter.part.numel()) {
         throw_invalid_argument(where, "hash_of_part: '", parameter.name, "' with ", count, " elements, expected ",
                                parameter.part.numel());
@@ -105,51 +108,25 @@ inline std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* 
     });
     return hash;
 }
+}  // namespace shardkit::detail SHARDKIT_FACE
 
-}  // namespace detail
+namespace shardkit SHARDKIT_FACE {
 
-/// Returns the hash of each group's parameters, and of its master weights where it has some. Two runs whose values
-/// have equal bits have equal hashes, whatever the number of ranks and the policy: a hash is the sum, modulo 2^64, of
-/// a function of each element's bits, its number in the whole tensor and the tensor's name. Each element is counted
-/// by one rank, and integers add up to the same in any order. A single element that changes always changes the hash,
-/// as the function is one-to-one in the bits. Halves of split masters have other hashes than masters.
-/// Order:   collective over the world; the host waits for the compute stream
-/// Cost:    reads each value once, on one rank, and gathers 16 bytes of each rank for each hash
-/// @returns the same on every rank, in the model's order
-/// @throws  UsageError where values are half written
-[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Model& model,
-                                                         SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CORE_INLINE std::vector<ValuesHash> hash_values(const Model& model, SourceLocation where) {
     return detail::hash_held(
         model, [](detail::Role role) { return role == detail::Role::parameters || role == detail::Role::master; },
         where);
 }
-/// Returns the hash of each group's reduced gradients: of the sums, which are not divided yet.
-[[nodiscard]] inline std::vector<ValuesHash> hash_values(const Reduced& reduced,
-                                                         SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CORE_INLINE std::vector<ValuesHash> hash_values(const Reduced& reduced, SourceLocation where) {
     return detail::hash_held(
         reduced.groups(where),
         [](detail::Role role) { return role == detail::Role::gradients || role == detail::Role::reduced; }, where);
 }
-/// Returns the hash of each of an optimizer's states of each group that has a number for each element: not of what a
-/// rule keeps besides, of rows or of whole matrices.
-[[nodiscard]] inline std::vector<ValuesHash> hash_values(Optimizer& optimizer,
-                                                         SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CORE_INLINE std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where) {
     detail::HashSum hashes(detail::rank_of(optimizer.model(), where));
     detail::Access::for_each_state(
         optimizer, [&](const auto& group, const auto& each) { hashes.add(group.geometry(), each); }, where);
     return hashes.take(where);
 }
 
-/// Returns what a rank's part of one tensor adds to a hash of the program's own: of a slice's gradients, say, which
-/// no other rank has and hash_values never sees. Hashes of all parts and tensors of a group add up, modulo 2^64, to
-/// the hash of the group. `part`: all elements of that part, row-major, in host memory.
-/// @throws std::invalid_argument for another number of elements
-template <class T>
-[[nodiscard]] std::uint64_t hash_of_part(const PlacedParameter& parameter, std::span<T> part,
-                                         SourceLocation where = SourceLocation::current()) {
-    static_assert(std::has_single_bit(sizeof(T)) && sizeof(T) <= 8,
-                  "hash_of_part: expected elements of 1, 2, 4 or 8 bytes");
-    return detail::hash_of_part(parameter, part.data(), part.size(), sizeof(T), where);
-}
-
-}  // namespace shardkit
+}  // namespace shardkit SHARDKIT_FACE

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -28,11 +30,9 @@
 #include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
-#include <shardkit/verify/reports.hpp>
+#include <shardkit/verify/verify.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Returns "rank 3", "ranks 0 and 1", or "ranks 0, 1, 2 and 5 more".
 inline std::string named_ranks(std::span<const std::size_t> ranks) {
@@ -262,31 +262,19 @@ inline void verify_replicas(const Model& model, Optimizer* optimizer, const Loss
     comparison.compare(where);
 }
 
-}  // namespace detail
+}  // namespace shardkit::detail
 
-/// Checks that ranks hold equal bits of everything that several of them hold: parameters, full copies and masters of
-/// the model, as each group's policy places them, tensors that tp does not split, and reduced gradients between their
-/// reduction and their update. Memory that fails, or a bug in a kernel of one rank, makes replicas drift apart, and
-/// nothing else notices. What one rank alone holds cannot be checked so: with FullShard on an unsplit mesh, nothing.
-///     if (step % 100 == 0) { verify_replicas(model, optimizer); }
-/// Padding is not compared, and neither are copies of other ranks' shards that the next gather replaces.
-/// Order:   collective over the world, between steps or before an update; the host waits for the compute stream
-/// Cost:    reads the replicated values once, and gathers 16 bytes of each rank for each set of axes over which some
-///          are replicated. Where ranks differ: 16 bytes of each rank for each replicated tensor
-/// @throws  ReplicaError, the same on every rank, that names group, parameter and ranks that differ; UsageError where
-///          values are half written
-inline void verify_replicas(const Model& model, SourceLocation where = SourceLocation::current()) {
+namespace shardkit SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE void verify_replicas(const Model& model, SourceLocation where) {
     detail::verify_replicas(model, nullptr, nullptr, where);
 }
-/// Checks the optimizer's states too, its step counts and its hyper-parameters in the engine's memory.
-inline void verify_replicas(const Model& model, Optimizer& optimizer,
-                            SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CORE_INLINE void verify_replicas(const Model& model, Optimizer& optimizer, SourceLocation where) {
     detail::verify_replicas(model, &optimizer, nullptr, where);
 }
-/// Checks the numbers of a loss scale as well.
-inline void verify_replicas(const Model& model, Optimizer& optimizer, const LossScale& loss_scale,
-                            SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CORE_INLINE void verify_replicas(const Model& model, Optimizer& optimizer, const LossScale& loss_scale,
+                                          SourceLocation where) {
     detail::verify_replicas(model, &optimizer, &loss_scale, where);
 }
 
-}  // namespace shardkit
+}  // namespace shardkit SHARDKIT_FACE

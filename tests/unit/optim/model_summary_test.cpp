@@ -9,7 +9,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/plan/model_summary.hpp>
+#include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/sharded/sharded.hpp>
 

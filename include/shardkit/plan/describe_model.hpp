@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/not_compiled.inc>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/ranks_per_host.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/optim/optimizer.hpp>
-#include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/state_format.hpp>
+#include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/list_shards.hpp>
-#include <shardkit/step/model.hpp>
 
-namespace shardkit {
+// Defines the functions of plan_model.hpp.
 
-namespace detail {
+namespace shardkit::detail {
 
 /// Appends `text` and spaces up to `width` columns, before it for numbers.
 inline void append_column(std::string& line, std::string_view text, std::size_t width, bool right) {
@@ -74,25 +76,36 @@ inline std::string model_summary(const Model& model, const std::vector<ShardInfo
     return text;
 }
 
-}  // namespace detail
-
-/// Returns a table of a model's parameters: name, shape, elements of the whole tensor, and the bytes that this rank
-/// holds of it between steps, master weights included. A line for each parameter, and one for the sum.
-/// Order:   local work
-/// @throws  UsageError when a group has ended since the model was made
-inline std::string model_summary(const Model& model, SourceLocation where = SourceLocation::current()) {
-    return detail::model_summary(model, std::vector<ShardInfo>(), where);
-}
-/// The same with the states of the model's optimizer among the bytes.
-inline std::string model_summary(const Model& model, Optimizer& optimizer,
-                                 SourceLocation where = SourceLocation::current()) {
-    return detail::model_summary(model, optimizer.shards(), where);
+/// The plan of described groups that exist on this engine.
+inline Plan plan_groups(const std::vector<planner::GroupDescription>& groups, const Model& model,
+                        planner::PlanOptions options, SourceLocation where) {
+    if (groups.empty()) { return {}; }
+    const Rank& rank = detail::rank_of(model, where);
+    options.engine = rank.world().traits();
+    if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(rank.world()); }
+    return plan(std::span<const planner::GroupDescription>(groups.data(), groups.size()), rank.grid(), options);
 }
 
-/// Returns the descriptions of a model's groups with the states that an optimizer, or the parts of one, keep of each:
-/// none of a group that it does not update. They refer to the groups' paths.
-inline std::vector<planner::GroupDescription> describe_groups(const Model& model, Optimizer& optimizer,
-                                                              SourceLocation where = SourceLocation::current()) {
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_FACE {
+SHARDKIT_CORE_INLINE planner::GroupDescription description_of(const Group& group) {
+    return group.geometry().description();
+}
+}  // namespace shardkit::detail SHARDKIT_FACE
+
+namespace shardkit SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE std::vector<planner::GroupDescription> describe_groups(const Model& model,
+                                                                            SourceLocation where) {
+    std::vector<planner::GroupDescription> groups;
+    for (detail::Group& group : detail::Access::each(model, where)) {
+        groups.push_back(group.geometry().description());
+    }
+    return groups;
+}
+SHARDKIT_CORE_INLINE std::vector<planner::GroupDescription> describe_groups(const Model& model, Optimizer& optimizer,
+                                                                            SourceLocation where) {
     std::map<std::uint64_t, OptimizerStates> held;
     detail::Access::for_each_state(
         optimizer,
@@ -114,11 +127,19 @@ inline std::vector<planner::GroupDescription> describe_groups(const Model& model
     return groups;
 }
 
-/// Returns the plan of a model and its optimizer, whose states it counts; PlanOptions::optimizer_states says nothing
-/// then. What an optimizer of whole matrices holds beside its states is MatrixOptimizer::bytes_of_exchange.
-inline Plan plan(const Model& model, Optimizer& optimizer, planner::PlanOptions options = {},
-                 SourceLocation where = SourceLocation::current()) {
+SHARDKIT_CORE_INLINE Plan plan(const Model& model, const planner::PlanOptions& options, SourceLocation where) {
+    return detail::plan_groups(describe_groups(model, where), model, options, where);
+}
+SHARDKIT_CORE_INLINE Plan plan(const Model& model, Optimizer& optimizer, const planner::PlanOptions& options,
+                               SourceLocation where) {
     return detail::plan_groups(describe_groups(model, optimizer, where), model, options, where);
 }
 
-}  // namespace shardkit
+SHARDKIT_CORE_INLINE std::string model_summary(const Model& model, SourceLocation where) {
+    return detail::model_summary(model, std::vector<ShardInfo>(), where);
+}
+SHARDKIT_CORE_INLINE std::string model_summary(const Model& model, Optimizer& optimizer, SourceLocation where) {
+    return detail::model_summary(model, optimizer.shards(), where);
+}
+
+}  // namespace shardkit SHARDKIT_FACE

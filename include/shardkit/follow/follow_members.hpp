@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/detail/not_compiled.inc>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/agreement.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
+#include <shardkit/follow/follow.hpp>
+#include <shardkit/follow/step_cursor.hpp>
+#include <shardkit/follow/step_recorder.hpp>
+#include <shardkit/plan/plan_model.hpp>
+#include <shardkit/rank/gather_values.hpp>
+#include <shardkit/rank/rank.hpp>
+
+// Defines what follow.hpp declares.
+
+namespace shardkit::detail {
+/// Packs an operation into an integer that a double holds exactly: 4 bits of the act, 2 of the lane, 20 of the group,
+/// 26 of the microbatch.
+inline double packed(const schedule::Op& op) noexcept {
+    const std::uint64_t bits = (std::uint64_t{op.microbatch} & 0x3FF'FFFFU) << 26U |
+                               (std::uint64_t{op.group} & 0xF'FFFFU) << 6U |
+                               static_cast<std::uint64_t>(op.lane) << 4U | static_cast<std::uint64_t>(op.act);
+    return static_cast<double>(bits + 1);
+}
+inline constexpr double packed_end = 0;  // marks the end of a schedule
+inline schedule::Op unpacked(double value) noexcept {
+    const auto bits = static_cast<std::uint64_t>(value) - 1;
+    return {static_cast<Act>(bits & 15U), static_cast<std::uint32_t>(bits >> 6U & 0xF'FFFFU),
+            static_cast<std::uint32_t>(bits >> 26U), static_cast<schedule::Lane>(bits >> 4U & 3U)};
+}
+
+/// Checks that all ranks give the same schedules, for groups in the same order. All schedules are compared in one
+/// exchange.
+/// Order:   collective over the world; the host waits.
+/// Cost:    24 bytes of each rank; where they differ, 8 bytes more for each operation.
+/// @throws  UsageError, the same on every rank, which names two ranks that differ and their first different operation
+inline void require_same_schedules(Rank& rank, std::span<const Schedule> schedules,
+                                   std::span<const GroupDescription> groups, SourceLocation where) {
+    if (rank.world_size() == 1) { return; }
+    const engine::CallSite site{where, subject_of(rank.world(), "the ranks' schedules")};
+    std::vector<double> operations;
+    Fnv fnv;
+    for (const Schedule& schedule : schedules) {
+        fnv.add(schedule::hash(schedule));
+        for (const schedule::Op& op : schedule.ops()) { operations.push_back(packed(op)); }
+        operations.push_back(packed_end);
+    }
+    for (const GroupDescription& group : groups) { fnv.add(group.path); }
+    const std::array<double, 3> mine{static_cast<double>(fnv.hash >> 12U), static_cast<double>(schedules.size()),
+                                     static_cast<double>(operations.size())};
+    const List<double> all = gather_values(rank, mine, site);
+    const std::size_t other = first_apart(all, mine.size());
+    if (other == rank.world_size()) { return; }
+    const auto count = [&](std::size_t r) { return static_cast<std::size_t>(all[r * mine.size() + 1]); };
+    if (count(0) != count(other)) {
+        throw_usage_error(where, "follow: rank 0 has ", count(0), " schedules to choose from, rank ", other, " has ",
+                          count(other));
+    }
+    double longest = 0;
+    for (std::size_t i = 2; i < all.size(); i += mine.size()) { longest = std::max(longest, all[i]); }
+    operations.resize(static_cast<std::size_t>(longest), packed_end);
+    const List<double> every = gather_values(rank, operations, site);
+    const double* const first = every.data();
+    const double* const second = first + other * operations.size();
+    std::size_t schedule = 0;
+    std::size_t began = 0;  // first operation of that schedule
+    std::size_t at = 0;
+    for (; at < operations.size() && first[at] == second[at]; ++at) {
+        if (first[at] != packed_end) { continue; }
+        ++schedule;
+        began = at + 1;
+    }
+    if (at == operations.size()) {
+        throw_usage_error(where, "follow: rank 0 and rank ", other,
+                          " have the same operations for groups of other paths or in another order");
+    }
+    const auto text = [&](double op) {
+        return op == packed_end ? std::string("the end") : describe(unpacked(op), groups);
+    };
+    throw_usage_error(where, "follow: the schedules of the ranks differ in operation ", at - began,
+                      schedules.size() > 1 ? concat(" of schedule ", schedule) : std::string(), ": rank 0 has ",
+                      text(first[at]), ", rank ", other, " has ", text(second[at]));
+}
+}  // namespace shardkit::detail
+
+namespace shardkit::schedule SHARDKIT_FACE {
+
+SHARDKIT_CORE_INLINE Following::Following(std::unique_ptr<detail::StepCursor> cursor) noexcept
+    : cursor_(std::move(cursor)) {}
+SHARDKIT_CORE_INLINE Following::Following(Following&&) noexcept = default;
+SHARDKIT_CORE_INLINE Following& Following::operator=(Following&&) noexcept = default;
+SHARDKIT_CORE_INLINE Following::~Following() = default;
+inline detail::StepCursor& Following::cursor(SourceLocation where) const {
+    if (cursor_ == nullptr) { throw_usage_error(where, "a Following was used after it was moved from"); }
+    return *cursor_;
+}
+SHARDKIT_CORE_INLINE ByteCount Following::arena_bytes(SourceLocation where) const {
+    return cursor(where).arena_bytes();
+}
+SHARDKIT_CORE_INLINE std::size_t Following::schedules(SourceLocation where) const {
+    return cursor(where).schedules();
+}
+SHARDKIT_CORE_INLINE std::size_t Following::choose(std::size_t schedule, SourceLocation where) {
+    return cursor(where).choose(schedule, where);
+}
+SHARDKIT_CORE_INLINE void Following::measure(SourceLocation where) { cursor(where).measure(where); }
+SHARDKIT_CORE_INLINE MeasuredStep Following::measured(SourceLocation where) const {
+    return cursor(where).measured(where);
+}
+
+SHARDKIT_CORE_INLINE Following follow(const Model& model, std::span<const Schedule> schedules, SourceLocation where) {
+    Rank& rank = detail::rank_of(model, where);
+    if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
+    std::vector<planner::GroupDescription> groups = describe_groups(model, where);
+    detail::require_same_schedules(rank, schedules, groups, where);
+    detail::require_undirected(model, where);
+    std::vector<detail::Group*> led;
+    for (detail::Group& group : detail::Access::each(model, where)) {
+        led.push_back(&group);
+        if (group.geometry().table.releases) {
+            group.refuse_group(where,
+                               "follow of a group with GradientRelease::at_update, expected never: a step that "
+                               "follows a schedule makes its updates together");
+        }
+    }
+    auto cursor = std::make_unique<detail::StepCursor>(rank, std::move(groups), std::move(led), schedules, where);
+    cursor->lead();
+    return Following(std::move(cursor));
+}
+SHARDKIT_CORE_INLINE Following follow(const Model& model, const Schedule& schedule, SourceLocation where) {
+    return follow(model, std::span<const Schedule>(&schedule, 1), where);
+}
+
+}  // namespace shardkit::schedule SHARDKIT_FACE
