@@ -115,20 +115,18 @@ SHARDKIT_CORE_INLINE State& State::blob(std::string name, std::vector<std::uint8
 
 inline detail::SavedState State::capture(SourceLocation where) const {
     detail::SavedState state;
-    detail::List<detail::SavedGroupOf*> groups;
     for (detail::Group& group : detail::Access::each(model_, where)) {
-        auto saved = std::make_unique<detail::SavedGroupOf>(group);
-        groups.push_back(saved.get());
-        state.groups.push_back(std::move(saved));
+        state.groups.push_back(std::make_unique<detail::SavedGroup>(group));
     }
     state.trust = detail::trust_waits(*rank_, model_, where);
-    for (detail::SavedGroupOf* const group : groups) { group->list_own(); }
+    const auto& groups = state.groups;
+    for (const auto& group : groups) { group->list_own(); }
     std::size_t number = 0;  // of a group, which is found fastest in the optimizer's order
     detail::for_each_part(optimizers_, [&](detail::OptimizerFrame& optimizer) {
         const auto progress = detail::Access::progress(optimizer, where);
         std::size_t next = 0;
         for (const auto& of : detail::Access::held(optimizer, where)) {
-            for (std::size_t tried = 0; !groups[number]->is(*of.group); number = (number + 1) % groups.size()) {
+            for (std::size_t tried = 0; &groups[number]->group() != of.group; number = (number + 1) % groups.size()) {
                 if (tried++ < groups.size()) { continue; }
                 throw_usage_error(where, "checkpoint::State: '", of.group->path(),
                                   "' is no group of the model, and the optimizer that has it was assigned to since "

@@ -16,9 +16,9 @@
 #include <shardkit/checkpoint/header_writer.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
+#include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
-#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>

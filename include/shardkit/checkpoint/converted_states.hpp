@@ -12,8 +12,8 @@
 
 #include <shardkit/checkpoint/checkpoint_files.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
+#include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
-#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/codes.hpp>

@@ -20,9 +20,9 @@
 #include <shardkit/checkpoint/find_numbers.hpp>
 #include <shardkit/checkpoint/options.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
+#include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
-#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>

@@ -63,7 +63,7 @@ class LoadRun {
         files_ = std::make_unique<CheckpointFiles>(open());
         for (const auto& group : state_.groups) {
             group->require_idle(verb_, where_);
-            group->begin_load(where_);
+            group->group().begin_write(where_);
         }
         plan_.emplace(state_, *files_, options_, twice, where_);
         if (options_.states) { Access::check_numbers(state, state_, where_); }
@@ -102,7 +102,7 @@ class LoadRun {
     }
     /// Ends the writing of values, also after an error.
     void end_writing() {
-        for (const auto& group : state_.groups) { group->end_load(); }
+        for (const auto& group : state_.groups) { group->group().end_load(); }
     }
     /// Gives optimizers and loss scales their numbers.
     void take_numbers(const checkpoint::State& state) {
@@ -112,7 +112,7 @@ class LoadRun {
         for (const Target& target : plan_->targets) {
             torn(target).end(target.tensor.parameter, kind(target));
             if (stored_kind(target).role == Role::parameters) {
-                state_.groups[target.tensor.group]->note_load(target.tensor.parameter);
+                state_.groups[target.tensor.group]->group().note_load(target.tensor.parameter);
             }
         }
         for (FindNumbers::Blob& blob : plan_->blobs) { *blob.to = std::move(blob.bytes); }
@@ -127,7 +127,7 @@ class LoadRun {
     const CheckpointFiles& files() const noexcept { return *files_; }
 
   private:
-    TornValues& torn(const Target& target) const noexcept { return group(target).torn(); }
+    TornValues& torn(const Target& target) const noexcept { return group(target).group().torn(); }
     const StoredKind& stored_kind(const Target& target) const noexcept {
         return group(target).values[target.tensor.values]->kind;
     }

@@ -229,12 +229,12 @@ inline void require_same(RankWorld& world, std::string_view verb, std::string_vi
 template <class Groups>
 void require_same_updates(RankWorld& world, std::string_view verb, const Groups& groups, SourceLocation where) {
     StatementHash mine = 0;
-    for (const auto& group : groups) { mine = statement_hash(mine, group->statements().updates()); }
+    for (const auto& group : groups) { mine = statement_hash(mine, group->group().statements().updates()); }
     const std::size_t other = first_apart(world.gather(mine, where));
     if (other == world.size()) { return; }
     Statements own;
     for (const auto& group : groups) {
-        for (Statement& one : group->statements().list_updates()) { own.push_back(std::move(one)); }
+        for (Statement& one : group->group().statements().list_updates()) { own.push_back(std::move(one)); }
     }
     const auto [first, second] =
         stated_apart(0, other, where, [&](std::size_t i) { return world.gather(StatementRecord(own, i), where); });

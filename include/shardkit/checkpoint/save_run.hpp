@@ -66,7 +66,7 @@ class SaveRun final : public MemoryReader, NotCopied {
             state_ = capture();
             for (const auto& group : state_.groups) {
                 group->require_idle("save", where_);
-                group->require_whole("save", where_);
+                group->group().require_whole("save", where_);
             }
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
             const List<std::uint32_t> no_digests(plan_->tensors());

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/detail/not_copied.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
@@ -22,13 +22,13 @@
 
 namespace shardkit::detail {
 
-/// A group of a state on its engine: lists what it and its optimizers hold, and reads and writes it.
-class SavedGroupOf final : public SavedGroup {
-    using Use = std::function<void(std::size_t, std::span<const std::byte>)>;
-
+/// One group of a state: lists what it and its optimizers hold, and reads and writes it.
+class SavedGroup : NotCopied {
   public:
-    explicit SavedGroupOf(Group& group) : group_(group) {}
-    bool is(const Group& group) const noexcept { return &group == &group_; }
+    explicit SavedGroup(Group& group) : group_(group) {}
+
+    Group& group() const noexcept { return group_; }
+    const GroupGeometry& geometry() const noexcept { return group_.geometry(); }
 
     /// Lists the values that are saved of the group itself.
     void list_own() {
@@ -79,8 +79,9 @@ class SavedGroupOf final : public SavedGroup {
         }
     }
 
-    const GroupGeometry& geometry() const noexcept override { return group_.geometry(); }
-    void require_idle(std::string_view verb, SourceLocation where) const override {
+    /// Checks that nothing is in progress that a checkpoint does not hold.
+    /// @throws UsageError within an accumulation, or while a save of the group is pending
+    void require_idle(std::string_view verb, SourceLocation where) const {
         if (group_.step().busy()) {
             throw_usage_error(where, verb, ": '", group_.path(),
                               "' is within an accumulation or has reduced gradients, which no checkpoint holds: step "
@@ -91,32 +92,37 @@ class SavedGroupOf final : public SavedGroup {
                               "' is still pending: commit it before");
         }
     }
-    void begin_load(SourceLocation where) const override { group_.begin_write(where); }
-    void end_load() const override { group_.end_load(); }
-    TornValues& torn() const noexcept override { return group_.torn(); }
-    void require_whole(std::string_view verb, SourceLocation where) const override {
-        group_.require_whole(verb, where);
-    }
-    GroupStatements& statements() const noexcept override { return group_.statements(); }
-    void note_load(std::size_t parameter) const override { group_.note_load(parameter); }
-    void set_reader(MemoryReader* reader) const noexcept override {
+    void set_reader(MemoryReader* reader) const noexcept {
         group_.set_reader(reader);
         for (MemoryReader** const of : of_optimizers_) { *of = reader; }
     }
 
-    std::unique_ptr<engine::MemoryCopies> copies(SourceLocation where) const override {
+    /// Returns what accesses the memory of values that are not `on_host`, ordered after the compute stream's work.
+    std::unique_ptr<engine::MemoryCopies> copies(SourceLocation where) const {
         return group_.rank().world().memory_copies(stream(), where);
     }
-    void copy_in(std::span<const std::byte> from, const StoredElements& to) const override {
+    /// Copies elements to the group's or an optimizer's memory, in the compute stream's order.
+    void copy_in(std::span<const std::byte> from, const StoredElements& to) const {
         host::AnyKernels::copy_in(stream(), as_uint8(from), bytes_of(to));
     }
+    /// Calls `use(parameter, elements)` with all elements of the whole tensor, row-major, for each of `parameters`.
+    /// Collective over the shard group, and over tp where a tensor is split over it. Memory: the group's full buffer.
+    template <class Use>
     void whole(const SavedValues& of, std::span<const std::size_t> parameters, const Use& use,
-               SourceLocation where) const override {
+               SourceLocation where) const {
         if (!of.is_copy()) { return whole_of(of.geometry(), of.to_save(), parameters, use, where); }
         const auto joined = group_.join_masters();  // which alone are saved from copies
         whole_of(of.geometry(), joined.span(), parameters, use, where);
         stream().settle();
     }
+    /// Puts what was loaded into copies in place.
+    void take_copies() const {
+        for (const auto& each : values) { each->end_load(); }
+    }
+
+    List<std::unique_ptr<SavedValues>> values;
+    /// The states among them, in their order.
+    List<StateForm> forms;
 
   private:
     Stream stream() const { return group_.rank().compute_stream(); }
@@ -140,6 +146,7 @@ class SavedGroupOf final : public SavedGroup {
         added.holder = this;
         return added;
     }
+    template <class Use>
     void whole_of(const GroupGeometry& geometry, const StoredElements& part, std::span<const std::size_t> parameters,
                   const Use& use, SourceLocation where) const {
         auto& rank = group_.rank();

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
-#include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>

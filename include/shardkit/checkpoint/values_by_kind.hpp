@@ -169,45 +169,4 @@ struct StateForm {
     std::size_t count() const noexcept { return in_blocks ? 2 : 1; }
 };
 
-/// One group of a state.
-class SavedGroup : NotCopied {
-  public:
-    virtual ~SavedGroup() = default;
-    virtual const GroupGeometry& geometry() const noexcept = 0;
-    /// Checks that nothing is in progress that a checkpoint does not hold.
-    /// @throws UsageError within an accumulation, or while a save of the group is pending
-    virtual void require_idle(std::string_view verb, SourceLocation where) const = 0;
-    /// Prepares a load. @throws UsageError when a window is open
-    virtual void begin_load(SourceLocation where) const = 0;
-    virtual void end_load() const = 0;
-    /// Return, and check, the values that a failed write left half written. @throws UsageError from the second where
-    /// there are some
-    virtual TornValues& torn() const noexcept = 0;
-    virtual void require_whole(std::string_view verb, SourceLocation where) const = 0;
-    /// Notes that a load has read a parameter.
-    virtual void note_load(std::size_t parameter) const = 0;
-    virtual void set_reader(MemoryReader* reader) const noexcept = 0;
-    /// Returns what ranks compare of the group's updates.
-    virtual GroupStatements& statements() const noexcept = 0;
-
-    /// Returns what accesses the memory of values that are not `on_host`, ordered after the compute stream's work.
-    virtual std::unique_ptr<engine::MemoryCopies> copies(SourceLocation where) const = 0;
-    /// Copies elements to the group's or an optimizer's memory, in the compute stream's order.
-    virtual void copy_in(std::span<const std::byte> from, const StoredElements& to) const = 0;
-    /// Calls `use(parameter, elements)` with all elements of the whole tensor, row-major, for each of `parameters`.
-    /// Collective over the shard group, and over tp where a tensor is split over it. Memory: the group's full buffer.
-    virtual void whole(const SavedValues& values, std::span<const std::size_t> parameters,
-                       const std::function<void(std::size_t, std::span<const std::byte>)>& use,
-                       SourceLocation where) const = 0;
-
-    /// Puts what was loaded into copies in place.
-    void take_copies() const {
-        for (const auto& each : values) { each->end_load(); }
-    }
-
-    List<std::unique_ptr<SavedValues>> values;
-    /// The states among them, in their order.
-    List<StateForm> forms;
-};
-
 }  // namespace shardkit::detail

@@ -15,7 +15,7 @@
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
-#include <shardkit/checkpoint/values_by_kind.hpp>
+#include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>

@@ -91,7 +91,7 @@ class ReshardRun {
             source_ = Access::capture(*from, where_);
             for (const auto& group : source_.groups) {
                 group->require_idle("reshard", where_);
-                group->require_whole("reshard", where_);
+                group->group().require_whole("reshard", where_);
             }
             plan.emplace(source_, options_.names, std::numeric_limits<std::uint64_t>::max(), where_);
             require_zero_padding(*plan);
