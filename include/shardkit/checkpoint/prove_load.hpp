@@ -56,8 +56,8 @@ inline Manifest manifest_of(const CheckpointPlan& plan, std::uint64_t step,
 }
 
 /// The files of a save as they will be, in memory and with zeros for the parameters' elements: a load is planned from
-/// them before any is made. They can be opened and read, and nothing else.
-class PlannedFiles final : public checkpoint::FileCalls {
+/// them before any is made. A load opens, reads and closes them, and calls nothing else.
+class PlannedFiles final : public checkpoint::PosixFiles {
   public:
     /// @param plan      a CheckpointPlan, or another rank's `files` and `index`; it outlives this object
     /// @param manifest  its text, which does too
@@ -96,23 +96,6 @@ class PlannedFiles final : public checkpoint::FileCalls {
         return 0;
     }
     int close(int /*file*/) override { return 0; }
-
-    int make_folder(const std::string& /*path*/) override { return EROFS; }
-    int create_file(const std::string& /*path*/) override { return EROFS; }
-    int open_to_write(const std::string& /*path*/, int& /*file*/) override { return EROFS; }
-    int reserve(int /*file*/, std::uint64_t /*bytes*/) override { return EROFS; }
-    int write(int /*file*/, std::uint64_t /*at*/, std::span<const std::byte> /*bytes*/, std::size_t& /*n*/) override {
-        return EROFS;
-    }
-    int sync(int /*file*/) override { return EROFS; }
-    int sync_folder(const std::string& /*path*/) override { return EROFS; }
-    int list(const std::string& /*path*/, std::vector<std::string>& /*names*/) override { return EROFS; }
-    int rename(const std::string& /*from*/, const std::string& /*to*/) override { return EROFS; }
-    int exchange(const std::string& /*a*/, const std::string& /*b*/) override { return EROFS; }
-    int remove_file(const std::string& /*path*/) override { return EROFS; }
-    int remove_folder(const std::string& /*path*/) override { return EROFS; }
-    int lock(const std::string& /*file*/, int& /*held*/) override { return EROFS; }
-    void unlock(int /*held*/) override {}
 
   private:
     struct File {
