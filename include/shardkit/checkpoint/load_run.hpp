@@ -188,7 +188,7 @@ namespace shardkit::checkpoint SHARDKIT_FACE {
 
 SHARDKIT_CORE_INLINE Folder roll_back(Rank& rank, const std::string& folder, std::uint64_t step, FileCalls* files,
                                       SourceLocation where) {
-    detail::RankWorldOf world(rank, "roll_back");
+    detail::RankWorld world(rank, "roll_back");
     Folder made{detail::concat(folder, "/", detail::step_name(step)), step, {}};
     detail::Fnv identity;
     identity.add(made.path);
@@ -202,7 +202,7 @@ SHARDKIT_CORE_INLINE Folder roll_back(Rank& rank, const std::string& folder, std
 }
 SHARDKIT_CORE_INLINE std::optional<Folder> latest(Rank& rank, const std::string& folder, FileCalls* files,
                                                   SourceLocation where) {
-    detail::RankWorldOf world(rank, "latest");
+    detail::RankWorld world(rank, "latest");
     std::optional<Folder> found;
     std::vector<std::string> skipped;
     detail::together(world, where, [&] {
@@ -222,7 +222,7 @@ SHARDKIT_CORE_INLINE std::optional<Folder> latest(Rank& rank, const std::string&
 SHARDKIT_CORE_INLINE LoadReport load(Rank& rank, const std::string& folder, const State& state,
                                      const LoadOptions& options, SourceLocation where) {
     rank.require_same("load", state.rank(), "checkpoint::State", where);
-    detail::RankWorldOf world(rank, "load");
+    detail::RankWorld world(rank, "load");
     detail::LoadRun run(world, options, where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
                    state);
@@ -231,7 +231,7 @@ SHARDKIT_CORE_INLINE LoadReport load_model(Rank& rank, const std::string& path, 
                                            const LoadOptions& options, SourceLocation where) {
     const State state(model, where);
     rank.require_same("load_model", state.rank(), "model", where);
-    detail::RankWorldOf world(rank, "load");
+    detail::RankWorld world(rank, "load");
     detail::LoadRun run(world, options, where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); }, state);
 }

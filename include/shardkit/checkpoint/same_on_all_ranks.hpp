@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -17,7 +18,6 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -26,37 +26,7 @@
 
 namespace shardkit::detail {
 
-class Failure;
-
-/// The ranks that save or load together, as code that works with files sees them.
-class RankWorld {
-  public:
-    virtual ~RankWorld() = default;
-    virtual std::size_t rank() const noexcept = 0;
-    virtual std::size_t size() const noexcept = 0;
-    /// Returns the number by which messages name a rank: its own, where these ranks are some of a larger world.
-    virtual std::size_t member(std::size_t rank) const noexcept { return rank; }
-    /// Returns the error of an abandoned save of this rank that was not reported yet.
-    virtual Failure& untold() = 0;
-    /// Returns hashes of the latest saves of this rank that a load could read.
-    virtual List<std::uint64_t>& proven() = 0;
-    /// Gathers all ranks' values in rank order; each passes as many. Collective over the world; the host waits.
-    template <class T>
-    std::vector<T> gather(std::span<const T> mine, SourceLocation where) {
-        static_assert(std::is_trivially_copyable_v<T>);
-        std::vector<T> all(mine.size() * size());
-        gather_bytes(std::as_bytes(mine), std::as_writable_bytes(std::span(all)), where);
-        return all;
-    }
-    /// Gathers one value from each rank.
-    template <class T>
-    std::vector<T> gather(const T& mine, SourceLocation where) {
-        return gather(std::span<const T>(&mine, 1), where);
-    }
-
-  protected:
-    virtual void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) = 0;
-};
+class RankWorld;
 
 /// An error of a rank in a form that can be sent: the first rank's one is thrown on every rank.
 class Failure {
@@ -80,15 +50,7 @@ class Failure {
 
     /// Returns the failure of the first rank that has one, the same on every rank; none if all succeeded. Collective
     /// over the world, so that no rank goes on where another cannot, and all report the same error.
-    static Failure first(RankWorld& world, const Failure& own, SourceLocation where) {
-        auto all = world.gather(own, where);
-        for (std::size_t rank = 0; rank < all.size(); ++rank) {
-            if (!all[rank].happened()) { continue; }
-            all[rank].rank_ = rank;
-            return all[rank];
-        }
-        return {};
-    }
+    static Failure first(RankWorld& world, const Failure& own, SourceLocation where);
     /// Throws the error, with the rank that `first` has found; does nothing if there is none.
     void raise(SourceLocation where) const { raise(concat("rank ", rank_, ": ", what_.data()), where); }
     /// Throws this rank's own error, with the text `before` in front; does nothing if there is none.
@@ -131,23 +93,68 @@ class Failure {
     std::array<char, 1024> what_{};
 };
 
-class RankWorldOf final : public RankWorld, NotCopied {
+/// The ranks that save or load together.
+class RankWorld : NotCopied {
   public:
+    /// All ranks of the rank's world.
     /// @param verb  the purpose: a rank that ends first ends the program with a message that contains it
-    RankWorldOf(Rank& rank, std::string verb) : rank_(rank), verb_(std::move(verb)) {
-        Access::living(rank_).push_back(&verb_);
+    RankWorld(Rank& rank, std::string verb) : rank_(rank), verb_(std::move(verb)) {
+        RankResources::of(rank_).living.push_back(&verb_);
     }
-    ~RankWorldOf() override {
-        Access::living(rank_).erase_if([this](const std::string* each) { return each == &verb_; });
+    /// Some of them, in order, for what only these compare. The others call it too, and get the same.
+    RankWorld(const RankWorld& all, List<std::size_t> members) : RankWorld(all.rank_, all.verb_) {
+        members_ = std::move(members);
+    }
+    ~RankWorld() {
+        RankResources::of(rank_).living.erase_if([this](const std::string* each) { return each == &verb_; });
     }
 
-    std::size_t rank() const noexcept override { return rank_.rank(); }
-    std::size_t size() const noexcept override { return rank_.world_size(); }
-    Failure& untold() override { return rank_.kept<Untold>().failure; }
-    List<std::uint64_t>& proven() override { return rank_.kept<Proven>().loads; }
+    std::size_t rank() const noexcept { return rank_.rank(); }
+    std::size_t size() const noexcept { return members_ ? members_->size() : rank_.world_size(); }
+    /// Returns the number of one of these ranks in the whole world, by which messages name it.
+    std::size_t member(std::size_t rank) const noexcept { return members_ ? (*members_)[rank] : rank; }
+    /// Returns the error of an abandoned save of this rank that was not reported yet.
+    Failure& untold() { return rank_.kept<Untold>().failure; }
+    /// Returns hashes of the latest saves of this rank that a load could read.
+    List<std::uint64_t>& proven() { return rank_.kept<Proven>().loads; }
+    /// Gathers all ranks' values in rank order; each passes as many. Collective over the world; the host waits.
+    template <class T>
+    std::vector<T> gather(std::span<const T> mine, SourceLocation where) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        std::vector<T> all(mine.size() * rank_.world_size());
+        gather_bytes(std::as_bytes(mine), std::as_writable_bytes(std::span(all)), where);
+        if (!members_) { return all; }
+        std::vector<T> theirs;
+        for (const std::size_t member : *members_) {
+            const auto from = all.begin() + static_cast<std::ptrdiff_t>(member * mine.size());
+            theirs.insert(theirs.end(), from, from + static_cast<std::ptrdiff_t>(mine.size()));
+        }
+        return theirs;
+    }
+    /// Gathers one value from each rank.
+    template <class T>
+    std::vector<T> gather(const T& mine, SourceLocation where) {
+        return gather(std::span<const T>(&mine, 1), where);
+    }
 
-  protected:
-    void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
+  private:
+    /// The error of an abandoned save, kept by the rank. If no save has reported it, the end of the rank prints it.
+    struct Untold : private NotCopied {
+        explicit Untold(const Rank& of) : rank(of.rank()) {}
+        ~Untold() {
+            if (failure.happened()) {
+                std::fprintf(stderr, "shardkit: the end of rank %zu: %s\n", rank, failure.text().c_str());
+            }
+        }
+        std::size_t rank;
+        Failure failure;
+    };
+    struct Proven : private NotCopied {
+        explicit Proven(const Rank& /*rank*/) {}
+        List<std::uint64_t> loads;
+    };
+
+    void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) {
         if (all.empty()) { return; }
         const auto bytes = [](auto* data, std::size_t count) {
             using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(data)>>,
@@ -163,27 +170,20 @@ class RankWorldOf final : public RankWorld, NotCopied {
                                    bytes(all.data(), all.size()));
     }
 
-  private:
-    /// The error of an abandoned save, kept by the rank. If no save has reported it, the end of the rank prints it.
-    struct Untold : private NotCopied {
-        explicit Untold(const Rank& of) : rank(of.rank()) {}
-        ~Untold() {
-            if (failure.happened()) {
-                std::fprintf(stderr, "shardkit: the end of rank %zu: %s\n", rank, failure.text().c_str());
-            }
-        }
-        std::size_t rank;
-        Failure failure;
-    };
-
-    struct Proven : private NotCopied {
-        explicit Proven(const Rank& /*rank*/) {}
-        List<std::uint64_t> loads;
-    };
-
     Rank& rank_;
     std::string verb_;
+    std::optional<List<std::size_t>> members_;
 };
+
+inline Failure Failure::first(RankWorld& world, const Failure& own, SourceLocation where) {
+    auto all = world.gather(own, where);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        if (!all[rank].happened()) { continue; }
+        all[rank].rank_ = rank;
+        return all[rank];
+    }
+    return {};
+}
 
 /// Runs `work` and returns its exception, if any.
 template <class F>

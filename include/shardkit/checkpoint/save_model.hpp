@@ -193,7 +193,7 @@ SHARDKIT_CORE_INLINE void save_model(Rank& rank, const std::string& path, const 
                                      const SaveOptions& options, SourceLocation where) {
     const State state(model, where);
     rank.require_same("save_model", state.rank(), "model", where);
-    detail::RankWorldOf world(rank, "save_model");
+    detail::RankWorld world(rank, "save_model");
     detail::ModelFileRun(world, path, options, where).run([&] { return detail::Access::capture(state, where); });
 }
 

@@ -36,9 +36,8 @@ namespace shardkit::detail {
 /// One save on one rank: begin, write on any thread, commit.
 class SaveRun final : public MemoryReader, NotCopied {
   public:
-    SaveRun(std::unique_ptr<RankWorld> world, std::string folder, std::uint64_t step, checkpoint::SaveOptions options,
-            SourceLocation where)
-        : world_(std::move(world)),
+    SaveRun(Rank& rank, std::string folder, std::uint64_t step, checkpoint::SaveOptions options, SourceLocation where)
+        : world_(rank, concat("a save in ", folder)),
           options_(std::move(options)),
           calls_(options_.files != nullptr ? *options_.files : posix_files()),
           folder_(std::move(folder)),
@@ -50,7 +49,7 @@ class SaveRun final : public MemoryReader, NotCopied {
         abandon();
         // A missing file is no error: rank 0 has abandoned its save first and removed it.
         const bool removed = failure_.text().ends_with(errno_text(ENOENT));
-        if (failure_.happened() && !removed) { world_->untold() = failure_; }
+        if (failure_.happened() && !removed) { world_.untold() = failure_; }
     }
 
     /// Makes the folder and its files, and distributes the writing over ranks. Collective over the world.
@@ -59,8 +58,8 @@ class SaveRun final : public MemoryReader, NotCopied {
     template <class Capture>
     void begin(const Capture& capture, bool beside) {
         beside_ = beside;
-        const Failure dropped = std::exchange(world_->untold(), {});
-        together(*world_, where_, [&] {
+        const Failure dropped = std::exchange(world_.untold(), {});
+        together(world_, where_, [&] {
             dropped.raise_own("a save that was dropped before it was committed had failed: ", where_);
             if (folder_.empty()) { throw_invalid_argument(where_, "save: the folder has no name"); }
             state_ = capture();
@@ -71,12 +70,12 @@ class SaveRun final : public MemoryReader, NotCopied {
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
             const List<std::uint32_t> no_digests(plan_->tensors());
             prove_load(*plan_, state_, options_.names, concat(folder_, "/", step_name(step_)),
-                       manifest_of(*plan_, step_, options_.strings, no_digests), world_->proven(), where_);
+                       manifest_of(*plan_, step_, options_.strings, no_digests), world_.proven(), where_);
         });
-        require_same_updates(*world_, "save", state_.groups, where_);
+        require_same_updates(world_, "save", state_.groups, where_);
         agree();
         on_first([&] { make_files(); });
-        jobs_.emplace(*plan_, state_, world_->rank(), world_->size(),
+        jobs_.emplace(*plan_, state_, world_.rank(), world_.size(),
                       beside && options_.staging == checkpoint::Staging::copy, where_);
     }
     /// Writes this rank's part. `commit` reports errors.
@@ -107,7 +106,7 @@ class SaveRun final : public MemoryReader, NotCopied {
         end_writing();
         Fnv identity;
         identity.add(temporary_);
-        require_same(*world_, "commit", concat(folder_, "/", step_name(step_)), identity.hash, where);
+        require_same(world_, "commit", concat(folder_, "/", step_name(step_)), identity.hash, where);
         give_up_on(std::exchange(failure_, {}));
         const Manifest manifest = gather_digests();
         checkpoint::Folder made{concat(folder_, "/", step_name(step_)), step_, std::move(told_)};
@@ -141,13 +140,13 @@ class SaveRun final : public MemoryReader, NotCopied {
             fnv.add(one.value);
         }
         const Agreed own{fnv.hash, new_token()};
-        const auto all = world_->gather(own, where_);
+        const auto all = world_.gather(own, where_);
         const Agreed& first = all.front();
         for (std::size_t rank = 1; rank < all.size(); ++rank) {
             if (all[rank].hash == first.hash) { continue; }
             plan_->list(mine);
             const auto [zero, other] = stated_apart(0, rank, where_, [&](std::size_t number) {
-                return world_->gather(StatementRecord(mine, number), where_);
+                return world_.gather(StatementRecord(mine, number), where_);
             });
             throw_invalid_argument(where_, "save: rank 0 would write", zero, ", rank ", rank, other,
                                    ", expected the same folder, step, groups, names, scalars, blobs and options on "
@@ -195,7 +194,7 @@ class SaveRun final : public MemoryReader, NotCopied {
     Manifest gather_digests() {
         List<std::uint32_t> own;
         for (const List<std::uint32_t>& file : jobs_->digests()) { own.append(file.begin(), file.end()); }
-        const auto all = world_->gather(own.span(), where_);
+        const auto all = world_.gather(own.span(), where_);
         List<std::uint32_t> sums(own.size());
         for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] ^= all[i]; }
         return manifest_of(*plan_, step_, options_.strings, sums);
@@ -295,19 +294,19 @@ class SaveRun final : public MemoryReader, NotCopied {
     template <class F>
     void on_first(F&& work) {
         give_up_on(attempt([&] {
-            if (world_->rank() == 0) { work(); }
+            if (world_.rank() == 0) { work(); }
         }));
     }
     void give_up_on(const Failure& own) {
-        const Failure first = Failure::first(*world_, own, where_);
+        const Failure first = Failure::first(world_, own, where_);
         if (!first.happened()) { return; }
         abandon();
-        world_->gather('\0', where_);
+        world_.gather('\0', where_);
         first.raise(where_);
     }
     StepFolders steps() { return {calls_, folder_, told_}; }
 
-    std::unique_ptr<RankWorld> world_;
+    RankWorld world_;
     checkpoint::SaveOptions options_;
     checkpoint::FileCalls& calls_;
     std::string folder_;
@@ -333,8 +332,7 @@ inline std::unique_ptr<SaveRun> begin_save_run(Rank& rank, const std::string& fo
                                                const checkpoint::State& state, const checkpoint::SaveOptions& options,
                                                bool beside, SourceLocation where) {
     rank.require_same("save", state.rank(), "checkpoint::State", where);
-    auto world = std::make_unique<RankWorldOf>(rank, concat("a save in ", folder));
-    auto run = std::make_unique<SaveRun>(std::move(world), folder, step, options, where);
+    auto run = std::make_unique<SaveRun>(rank, folder, step, options, where);
     run->begin([&] { return Access::capture(state, where); }, beside);
     return run;
 }

@@ -40,35 +40,6 @@
 
 namespace shardkit::detail {
 
-/// Some ranks of a world, for what only these compare. The others call it too, and get the same.
-class SomeRanks final : public RankWorld {
-  public:
-    /// @param members  ranks of `all`, in order
-    SomeRanks(RankWorld& all, List<std::size_t> members) : all_(all), members_(std::move(members)) {}
-
-    /// @pre this rank is a member
-    std::size_t rank() const noexcept override {
-        return static_cast<std::size_t>(std::find(members_.begin(), members_.end(), all_.rank()) - members_.begin());
-    }
-    std::size_t size() const noexcept override { return members_.size(); }
-    Failure& untold() override { return all_.untold(); }
-    List<std::uint64_t>& proven() override { return all_.proven(); }
-    std::size_t member(std::size_t number) const noexcept override { return members_[number]; }
-
-  protected:
-    void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
-        const std::vector<std::byte> of_all = all_.gather(mine, where);
-        for (std::size_t m = 0; m < members_.size(); ++m) {
-            const auto from = std::span(of_all).subspan(members_[m] * mine.size(), mine.size());
-            std::copy(from.begin(), from.end(), all.subspan(m * mine.size()).begin());
-        }
-    }
-
-  private:
-    RankWorld& all_;
-    List<std::size_t> members_;
-};
-
 /// One reshard on one rank. It is a load of the files that a save of the source would make, whose tensors are not
 /// read from files but taken from the ranks that hold them.
 class ReshardRun {
@@ -114,7 +85,7 @@ class ReshardRun {
             require_apart();
             find_targets();
         });
-        SomeRanks destinations(all_, to_ranks_);
+        RankWorld destinations(all_, to_ranks_);
         if (load_) {
             load_->require_same_plans(destinations);
         } else {
@@ -207,7 +178,7 @@ class ReshardRun {
     }
     /// Checks that all ranks of the source would save the same.
     void require_same_sources(const CheckpointPlan* plan) {
-        SomeRanks sources(all_, from_ranks_);
+        RankWorld sources(all_, from_ranks_);
         require_same_updates(sources, "reshard", source_.groups, where_);
         const std::uint64_t mine = plan == nullptr ? 0 : plan->hash();
         const std::size_t other = first_apart(sources.gather(mine, where_));
@@ -330,8 +301,8 @@ template <class F>
 auto with_reshard(Rank& rank, const ReshardSide& from, const ReshardSide& to, const ReshardOptions& options,
                   SourceLocation where, const F& f) {
     const auto call = [&] {
-        RankWorldOf world(rank, "reshard");
-        ReshardWireOf wire(rank);
+        RankWorld world(rank, "reshard");
+        ReshardWire wire(rank);
         ReshardRun run(world, wire, options, where);
         run.prepare(from.state(), to.state());
         return f(run);

@@ -18,7 +18,7 @@
 namespace shardkit::detail {
 
 /// What a reshard asks of the engine of the ranks of both sides.
-class ReshardWire {
+class ReshardWire : NotCopied {
   public:
     /// Bytes to send or to receive. If they are staged, they lie in the host's memory of `staging`, and otherwise in
     /// the engine's.
@@ -29,34 +29,18 @@ class ReshardWire {
         bool staged = false;
     };
 
-    virtual ~ReshardWire() = default;
+    explicit ReshardWire(Rank& rank) : rank_(rank) {}
+
     /// Returns whether the engine's memory is the host's.
-    virtual bool on_host() const noexcept = 0;
+    bool on_host() const noexcept { return host_reads(rank_.compute_stream()); }
     /// Returns the number of each rank's host.
-    virtual List<std::size_t> hosts() const = 0;
-    /// Gives every rank the bytes of `root`. Collective; the host waits.
-    virtual void broadcast(std::span<std::byte> bytes, std::size_t root, SourceLocation where) = 0;
-    /// Allocates memory for a message of up to `bytes` each way. Every rank calls it alike.
-    virtual void stage(std::size_t bytes) = 0;
-    virtual std::byte* staging_to_send() noexcept = 0;
-    virtual std::byte* staging_to_receive() noexcept = 0;
-    /// Sends and receives; a message without bytes is none. What is staged is there when it returns, all else after
-    /// `finish`.
-    virtual void exchange(const Message& sent, const Message& received, SourceLocation where) = 0;
-    virtual void finish() = 0;
-};
-
-class ReshardWireOf final : public ReshardWire, NotCopied {
-  public:
-    explicit ReshardWireOf(Rank& rank) : rank_(rank) {}
-
-    bool on_host() const noexcept override { return host_reads(rank_.compute_stream()); }
-    List<std::size_t> hosts() const override {
+    List<std::size_t> hosts() const {
         List<std::size_t> hosts(rank_.world_size());
         for (std::size_t r = 0; r < hosts.size(); ++r) { hosts[r] = rank_.world().host_of(r); }
         return hosts;
     }
-    void broadcast(std::span<std::byte> bytes, std::size_t root, SourceLocation where) override {
+    /// Gives every rank the bytes of `root`. Collective; the host waits.
+    void broadcast(std::span<std::byte> bytes, std::size_t root, SourceLocation where) {
         if (bytes.empty()) { return; }
         const auto stream = rank_.compute_stream();
         const auto sent = rank_.buffer<std::uint8_t>(bytes.size());
@@ -65,7 +49,8 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
         shardkit::broadcast(rank_.world(), sent.span(), root, stream, where);
         host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(sent.span()), host);
     }
-    void stage(std::size_t bytes) override {
+    /// Allocates memory for a message of up to `bytes` each way. Every rank calls it alike.
+    void stage(std::size_t bytes) {
         out_ = rank_.buffer<std::uint8_t>(bytes);
         in_ = rank_.buffer<std::uint8_t>(bytes);
         if (!on_host()) {
@@ -73,17 +58,17 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
             host_in_.resize(bytes);
         }
     }
-    std::byte* staging_to_send() noexcept override { return host(out_, host_out_); }
-    std::byte* staging_to_receive() noexcept override { return host(in_, host_in_); }
+    std::byte* staging_to_send() noexcept { return host(out_, host_out_); }
+    std::byte* staging_to_receive() noexcept { return host(in_, host_in_); }
 
-    void exchange(const Message& sent, const Message& received, SourceLocation where) override {
+    /// Sends and receives; a message without bytes is none. What is staged is there when it returns, all else after
+    /// `finish`.
+    void exchange(const Message& sent, const Message& received, SourceLocation where) {
         const auto stream = rank_.compute_stream();
         const std::span<std::uint8_t> out = memory(sent, out_);
         const std::span<std::uint8_t> in = memory(received, in_);
-        if (!on_host()) {
-            if (sent.staged && sent.bytes > 0) {
-                host::AnyKernels::copy_in(stream, std::span<const std::uint8_t>(host_out_).first(sent.bytes), out);
-            }
+        if (!on_host() && sent.staged && sent.bytes > 0) {
+            host::AnyKernels::copy_in(stream, std::span<const std::uint8_t>(host_out_).first(sent.bytes), out);
         }
         const std::span<const std::uint8_t> given = out;
         if (sent.bytes > 0 && received.bytes > 0) {
@@ -101,7 +86,7 @@ class ReshardWireOf final : public ReshardWire, NotCopied {
             }
         }
     }
-    void finish() override { rank_.compute_stream().synchronize(); }
+    void finish() { rank_.compute_stream().synchronize(); }
 
   private:
     using Buffer = HostBuffer<std::uint8_t>;
