@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,39 +19,30 @@
 #include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/optim/optimizer_contents.hpp>
 
 // Defines the members of checkpoint::State.
 
 namespace shardkit::detail {
 
-/// f(optimizer) for each that holds something.
-template <class F>
-void for_each_part(const std::vector<Optimizer*>& optimizers, const F& f) {
-    for (Optimizer* const optimizer : optimizers) {
-        for (OptimizerFrame* const part : Access::parts(*optimizer)) { f(*part); }
-    }
-}
 /// Gives the optimizers their numbers, in the order of `capture`.
 inline void give(Change change, const std::vector<Optimizer*>& optimizers, const SavedState& numbers,
                  SourceLocation where) {
     std::vector<GroupProgress> progress;
     for (const SavedProgress& each : numbers.progress) { progress.push_back(each.progress); }
-    std::span<const GroupProgress> left(progress);
-    for_each_part(optimizers, [&](OptimizerFrame& optimizer) {
-        const std::size_t count = Access::held(optimizer, where).size();
-        Access::set_progress(optimizer, left.first(count), change, where);
-        left = left.subspan(count);
-    });
+    const GroupProgress* left = progress.data();
+    for (Optimizer* const optimizer : optimizers) {
+        left = spi::OptimizerContents(*optimizer, where).set_progress(left, change);
+    }
 }
 /// Returns what lets the host wait for streams of a World that has lost ranks since, if the values are those before
 /// the loss.
 inline std::shared_ptr<void> trust_waits(const Rank& rank, const Model& model, SourceLocation where) {
     const std::array streams{rank.communication_stream(), rank.compute_stream()};
     if (host_reads(streams[1])) { return nullptr; }
-    for (Group& group : Access::each(model, where)) {
+    for (Group& group : spi::groups(model, where)) {
         if (!streams[1].was_waited_for(group.parameters().updated())) { return nullptr; }
     }
     for (const auto& stream : streams) { stream.trust(true); }
@@ -68,7 +58,7 @@ namespace shardkit::checkpoint SHARDKIT_FACE {
 SHARDKIT_CORE_INLINE State::State(const Model& model, SourceLocation where)
     : rank_(&detail::rank_of(model, where)), model_(model) {
     std::set<std::string_view> paths;
-    for (const detail::Group& group : detail::Access::each(model, where)) {
+    for (const detail::Group& group : spi::groups(model, where)) {
         if (paths.insert(group.path()).second) { continue; }
         throw_invalid_argument(where, "checkpoint::State: two groups have the path '", group.path(), "'");
     }
@@ -76,13 +66,13 @@ SHARDKIT_CORE_INLINE State::State(const Model& model, SourceLocation where)
 SHARDKIT_CORE_INLINE State& State::add(Optimizer& optimizer, SourceLocation where) {
     const auto identities = [&](const Model& groups) {
         detail::List<std::size_t> list;
-        for (const detail::Group& group : detail::Access::each(groups, where)) { list.push_back(group.identity()); }
+        for (const detail::Group& group : spi::groups(groups, where)) { list.push_back(group.identity()); }
         std::sort(list.begin(), list.end());
         return list;
     };
     const auto require = [&](const Model& among, bool expected, const char* text) {
         const detail::List<std::size_t> known = identities(among);
-        for (const detail::Group& group : detail::Access::each(optimizer.model(), where)) {
+        for (const detail::Group& group : spi::groups(optimizer.model(), where)) {
             if (std::binary_search(known.begin(), known.end(), group.identity()) == expected) { continue; }
             throw_invalid_argument(where, "checkpoint::State: '", group.path(), "' of the optimizer ", text);
         }
@@ -115,17 +105,18 @@ SHARDKIT_CORE_INLINE State& State::blob(std::string name, std::vector<std::uint8
 
 inline detail::SavedState State::capture(SourceLocation where) const {
     detail::SavedState state;
-    for (detail::Group& group : detail::Access::each(model_, where)) {
+    for (detail::Group& group : spi::groups(model_, where)) {
         state.groups.push_back(std::make_unique<detail::SavedGroup>(group));
     }
     state.trust = detail::trust_waits(*rank_, model_, where);
     const auto& groups = state.groups;
     for (const auto& group : groups) { group->list_own(); }
     std::size_t number = 0;  // of a group, which is found fastest in the optimizer's order
-    detail::for_each_part(optimizers_, [&](detail::OptimizerFrame& optimizer) {
-        const auto progress = detail::Access::progress(optimizer, where);
+    for (Optimizer* const optimizer : optimizers_) {
+        const spi::OptimizerContents contents(*optimizer, where);
+        const auto progress = contents.progress();
         std::size_t next = 0;
-        for (const auto& of : detail::Access::held(optimizer, where)) {
+        for (const auto& of : contents.held()) {
             for (std::size_t tried = 0; &groups[number]->group() != of.group; number = (number + 1) % groups.size()) {
                 if (tried++ < groups.size()) { continue; }
                 throw_usage_error(where, "checkpoint::State: '", of.group->path(),
@@ -136,9 +127,9 @@ inline detail::SavedState State::capture(SourceLocation where) const {
             groups[number]->list(of);
             state.progress.push_back({number, progress[next++]});
         }
-    });
+    }
     for (const auto& [name, loss_scale] : loss_scales_) {
-        const LossScaleState scale = detail::Access::now(*loss_scale, where);
+        const LossScaleState scale = loss_scale->state(where);
         const std::string begin = detail::concat("loss_scale.", name, name.empty() ? "" : ".");
         state.scalars.push_back({begin + "value", true, std::bit_cast<std::uint64_t>(scale.value())});
         // The upper half holds the overflows that a hysteresis counts.
@@ -152,9 +143,7 @@ inline detail::SavedState State::capture(SourceLocation where) const {
 }
 SHARDKIT_CORE_INLINE std::uint64_t State::version(SourceLocation where) const {
     std::uint64_t least = UINT64_MAX;
-    for (const detail::Group& group : detail::Access::each(model_, where)) {
-        least = std::min(least, group.version());
-    }
+    for (const detail::Group& group : spi::groups(model_, where)) { least = std::min(least, group.version()); }
     return least;
 }
 inline void State::check_numbers(const detail::SavedState& numbers, SourceLocation where) const {
@@ -164,8 +153,9 @@ inline void State::restore_numbers(const detail::SavedState& numbers, SourceLoca
     detail::give(detail::Change::make, optimizers_, numbers, where);
     for (std::size_t i = 0; i < loss_scales_.size(); ++i) {
         const std::uint64_t counts = numbers.scalars[2 * i + 1].bits;
-        detail::Access::restore(*loss_scales_[i].second, std::bit_cast<double>(numbers.scalars[2 * i].bits),
-                                static_cast<std::uint32_t>(counts), static_cast<std::uint32_t>(counts >> 32U));
+        loss_scales_[i].second->restore(std::bit_cast<double>(numbers.scalars[2 * i].bits),
+                                        static_cast<std::uint32_t>(counts),
+                                        static_cast<std::uint32_t>(counts >> 32U));
     }
 }
 

@@ -8,7 +8,6 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -59,17 +58,17 @@ class State {
 
     Rank& rank() const noexcept { return *rank_; }
 
-  private:
-    friend detail::Access;
-
+    // What saves, loads and reshards do with it.
     /// Returns the current state. Waits for the compute stream.
     detail::SavedState capture(SourceLocation where) const;
+    /// Returns how often loads have given the parameters their values, all of them.
     std::uint64_t version(SourceLocation where) const;
     /// @throws UsageError when an optimizer cannot take its numbers; nothing has changed then
     void check_numbers(const detail::SavedState& numbers, SourceLocation where) const;
     /// Sets the numbers that are no tensors.
     void restore_numbers(const detail::SavedState& numbers, SourceLocation where) const;
 
+  private:
     Rank* rank_;
     Model model_;
     std::vector<Optimizer*> optimizers_;

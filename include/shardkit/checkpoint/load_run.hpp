@@ -59,14 +59,14 @@ class LoadRun {
     /// Finds what is loaded from the files `open()`, and checks that it can be. Nothing has changed afterwards.
     template <class Open>
     void plan(const Open& open, const checkpoint::State& state, LoadPlan::Twice twice) {
-        state_ = Access::capture(state, where_);
+        state_ = state.capture(where_);
         files_ = std::make_unique<CheckpointFiles>(open());
         for (const auto& group : state_.groups) {
             group->require_idle(verb_, where_);
             group->group().begin_write(where_);
         }
         plan_.emplace(state_, *files_, options_, twice, where_);
-        if (options_.states) { Access::check_numbers(state, state_, where_); }
+        if (options_.states) { state.check_numbers(state_, where_); }
     }
     /// Checks that `ranks` load the same. Collective over them.
     void require_same_plans(RankWorld& ranks) const {
@@ -106,7 +106,7 @@ class LoadRun {
     }
     /// Gives optimizers and loss scales their numbers.
     void take_numbers(const checkpoint::State& state) {
-        if (options_.states) { Access::restore_numbers(state, state_, where_); }
+        if (options_.states) { state.restore_numbers(state_, where_); }
     }
     checkpoint::LoadReport end() {
         for (const Target& target : plan_->targets) {

@@ -25,7 +25,6 @@
 #include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -194,7 +193,7 @@ SHARDKIT_CORE_INLINE void save_model(Rank& rank, const std::string& path, const 
     const State state(model, where);
     rank.require_same("save_model", state.rank(), "model", where);
     detail::RankWorld world(rank, "save_model");
-    detail::ModelFileRun(world, path, options, where).run([&] { return detail::Access::capture(state, where); });
+    detail::ModelFileRun(world, path, options, where).run([&] { return state.capture(where); });
 }
 
 }  // namespace SHARDKIT_FACE

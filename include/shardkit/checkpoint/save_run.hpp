@@ -333,7 +333,7 @@ inline std::unique_ptr<SaveRun> begin_save_run(Rank& rank, const std::string& fo
                                                bool beside, SourceLocation where) {
     rank.require_same("save", state.rank(), "checkpoint::State", where);
     auto run = std::make_unique<SaveRun>(rank, folder, step, options, where);
-    run->begin([&] { return Access::capture(state, where); }, beside);
+    run->begin([&] { return state.capture(where); }, beside);
     return run;
 }
 

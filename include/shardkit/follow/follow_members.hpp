@@ -15,7 +15,6 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/follow/follow.hpp>
@@ -129,7 +128,7 @@ SHARDKIT_CORE_INLINE Following follow(const Model& model, std::span<const Schedu
     detail::require_same_schedules(rank, schedules, groups, where);
     detail::require_undirected(model, where);
     std::vector<detail::Group*> led;
-    for (detail::Group& group : detail::Access::each(model, where)) {
+    for (detail::Group& group : spi::groups(model, where)) {
         led.push_back(&group);
         if (group.geometry().table.releases) {
             group.refuse_group(where,

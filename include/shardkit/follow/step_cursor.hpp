@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/follow/measured_step.hpp>
@@ -51,7 +50,7 @@ class StepCursor final : public StepDirector {
     /// @pre no director leads them
     void lead() {
         rank_.settle();  // no work of an earlier step may use the slots
-        Access::pools(rank_).drop();
+        RankResources::of(rank_).pools.drop();
         arena_ = rank_.buffer<std::uint8_t>(arena_bytes().value);
         for (std::size_t g = 0; g < led_.size(); ++g) { led_[g]->directed().set(this, g); }
     }

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/follow/record.hpp>
 #include <shardkit/plan/plan_model.hpp>
 #include <shardkit/schedule/check.hpp>
@@ -23,7 +22,7 @@ namespace shardkit::detail {
 /// Checks that no schedule is recorded or followed for the model, and that no step of it has begun.
 /// @throws UsageError
 inline void require_undirected(const Model& model, SourceLocation where) {
-    for (Group& group : Access::each(model, where)) {
+    for (Group& group : spi::groups(model, where)) {
         if (group.directed().any() != nullptr) {
             group.refuse_group(where, "a schedule is followed already, or a step recorded; expected one at a time");
         }
@@ -112,7 +111,7 @@ class Recording {
   public:
     Recording(const Model& model, SourceLocation where)
         : recorder_((require_undirected(model, where), describe_groups(model))) {
-        for (Group& group : Access::each(model, where)) { directed_.push_back(&group.directed()); }
+        for (Group& group : spi::groups(model, where)) { directed_.push_back(&group.directed()); }
         for (std::size_t g = 0; g < directed_.size(); ++g) { directed_[g]->set(&recorder_, g); }
     }
     Recording(Recording&&) = delete;

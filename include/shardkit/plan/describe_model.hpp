@@ -17,8 +17,8 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/human_bytes.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/optim/optimizer_contents.hpp>
 #include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/state_format.hpp>
 #include <shardkit/sharded/group.hpp>
@@ -99,28 +99,23 @@ namespace shardkit SHARDKIT_FACE {
 SHARDKIT_CORE_INLINE std::vector<planner::GroupDescription> describe_groups(const Model& model,
                                                                             SourceLocation where) {
     std::vector<planner::GroupDescription> groups;
-    for (detail::Group& group : detail::Access::each(model, where)) {
-        groups.push_back(group.geometry().description());
-    }
+    for (detail::Group& group : spi::groups(model, where)) { groups.push_back(group.geometry().description()); }
     return groups;
 }
 SHARDKIT_CORE_INLINE std::vector<planner::GroupDescription> describe_groups(const Model& model, Optimizer& optimizer,
                                                                             SourceLocation where) {
     std::map<std::uint64_t, OptimizerStates> held;
-    detail::Access::for_each_state(
-        optimizer,
-        [&](const auto& group, const detail::HeldMemory& each) {
-            if (each.unit > 1) { return; }  // scales, which belong to the codes before them
-            const ElementType type = each.values.type();
-            held.emplace(group.identity(), OptimizerStates(0)).first->second +=
-                OptimizerStates(1, type == ElementType::bf16    ? StateFormat::bf16
-                                   : type == ElementType::uint8 ? StateFormat::block8
-                                                                : StateFormat::full);
-        },
-        where);
+    spi::OptimizerContents(optimizer, where).for_each_state([&](const auto& group, const detail::HeldMemory& each) {
+        if (each.unit > 1) { return; }  // scales, which belong to the codes before them
+        const ElementType type = each.values.type();
+        held.emplace(group.identity(), OptimizerStates(0)).first->second +=
+            OptimizerStates(1, type == ElementType::bf16    ? StateFormat::bf16
+                               : type == ElementType::uint8 ? StateFormat::block8
+                                                            : StateFormat::full);
+    });
     std::vector<planner::GroupDescription> groups = describe_groups(model, where);
     std::size_t number = 0;
-    for (detail::Group& group : detail::Access::each(model, where)) {
+    for (detail::Group& group : spi::groups(model, where)) {
         const auto found = held.find(group.identity());
         groups[number++].optimizer_states = found == held.end() ? OptimizerStates(0) : found->second;
     }

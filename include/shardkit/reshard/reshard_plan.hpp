@@ -10,7 +10,6 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/reshard/boxes.hpp>
@@ -120,11 +119,12 @@ class ReshardPlan {
         return text;
     }
 
-  private:
-    friend detail::Access;
-
+    // What plan_reshard makes, and reshard uses.
     ReshardPlan(detail::PlannedReshard planned, ReshardOptions options)
         : planned_(std::move(planned)), options_(std::move(options)) {}
+    const detail::PlannedReshard& planned() const noexcept { return planned_; }
+
+  private:
     const detail::Transfers& transfers() const noexcept { return planned_.transfers; }
 
     detail::PlannedReshard planned_;

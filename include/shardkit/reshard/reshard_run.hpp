@@ -25,7 +25,6 @@
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
@@ -59,7 +58,7 @@ class ReshardRun {
                                        ", expected at least ", least_staging);
             }
             if (from == nullptr) { return; }
-            source_ = Access::capture(*from, where_);
+            source_ = from->capture(where_);
             for (const auto& group : source_.groups) {
                 group->require_idle("reshard", where_);
                 group->group().require_whole("reshard", where_);
@@ -104,8 +103,7 @@ class ReshardRun {
         sides.to_held = gather(needed(), sides.to.values);
         std::optional<Transfers> transfers;
         together(all_, where_, [&] { transfers.emplace(sides, all_.rank(), where_); });
-        return Access::make<ReshardPlan>(PlannedReshard{std::move(*transfers), planned_from(), planned_to()},
-                                         options_);
+        return ReshardPlan(PlannedReshard{std::move(*transfers), planned_from(), planned_to()}, options_);
     }
     /// Checks that a plan is one of these states. @throws UsageError on every rank that names what differs
     void require(const PlannedReshard& planned) {
@@ -323,7 +321,7 @@ SHARDKIT_CORE_INLINE ReshardPlan plan_reshard(Rank& rank, const ReshardSide& fro
 SHARDKIT_CORE_INLINE ReshardReport reshard(Rank& rank, const ReshardPlan& plan, const ReshardSide& from,
                                            const ReshardSide& to, SourceLocation where) {
     return detail::with_reshard(rank, from, to, plan.options(), where, [&](detail::ReshardRun& run) {
-        const detail::PlannedReshard& planned = detail::Access::planned(plan);
+        const detail::PlannedReshard& planned = plan.planned();
         run.require(planned);
         return run.move(planned.transfers, to.state());
     });
@@ -332,7 +330,7 @@ SHARDKIT_CORE_INLINE ReshardReport reshard(Rank& rank, const ReshardSide& from, 
                                            const ReshardOptions& options, SourceLocation where) {
     return detail::with_reshard(rank, from, to, options, where, [&](detail::ReshardRun& run) {
         const ReshardPlan plan = run.plan();
-        return run.move(detail::Access::planned(plan).transfers, to.state());
+        return run.move(plan.planned().transfers, to.state());
     });
 }
 

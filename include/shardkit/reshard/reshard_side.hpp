@@ -7,7 +7,6 @@
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit SHARDKIT_FACE {
@@ -31,7 +30,7 @@ class ReshardSide {
     /// the weights that were sent to it a destination has. 0 if there is no state.
     /// @throws UsageError when a group of the state has ended
     std::uint64_t version(SourceLocation where = SourceLocation::current()) const {
-        return state_ ? detail::Access::version(*state_, where) : 0;
+        return state_ ? state_->version(where) : 0;
     }
 
   private:

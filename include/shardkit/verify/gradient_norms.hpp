@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/detail/access.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/sharded/group.hpp>
@@ -26,7 +25,7 @@ SHARDKIT_CORE_INLINE GradientNorms gradient_norms(const Reduced& reduced, Source
     const Model& groups = reduced.groups(where);
     auto& rank = detail::rank_of(groups, where);
     auto& memory = NormMemory::begin(rank);
-    for (Group& group : Access::each(groups, where)) { memory.add_updates(group.statements().updates()); }
+    for (Group& group : spi::groups(groups, where)) { memory.add_updates(group.statements().updates()); }
     const std::span<const PartialNorms> own = partial_norms(reduced, memory, where);
     std::vector<PartialNorms> norms(own.size());
     host::AnyKernels::copy_out(rank.compute_stream(), own, std::span<PartialNorms>(norms));
@@ -43,7 +42,7 @@ SHARDKIT_CORE_INLINE GradientNorms gradient_norms(const Reduced& reduced, Source
     }
     const auto stream = rank.compute_stream();
     host::AnyKernels::copy_in(stream, std::span<const double>(host), numbers.span());
-    const engine::CallSite site{where, memory.subject(), memory.stated(Access::stated(reduced).gradients_hash())};
+    const engine::CallSite site{where, memory.subject(), memory.stated(reduced.stated().gradients_hash())};
     const auto reduction = rank.reduction_stream();
     reduction.wait(stream.record());
     all_reduce_span(rank.world(), TreelessOp(ReduceOp::sum), squares, reduction, site);
@@ -58,7 +57,7 @@ SHARDKIT_CORE_INLINE GradientNorms gradient_norms(const Reduced& reduced, Source
     GradientNorms made;
     PartialNorms of_model;
     std::size_t next = 0;
-    for (Group& group : Access::each(groups, where)) {
+    for (Group& group : spi::groups(groups, where)) {
         PartialNorms of_group;
         for (const PlacedParameter& parameter : group.geometry().parameters) {
             const std::size_t i = next++;

@@ -13,12 +13,11 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
-#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_contents.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/sharded/buffer_digests.hpp>
 #include <shardkit/sharded/held_memory.hpp>
@@ -84,7 +83,7 @@ class HashSum {
 template <class Wanted>
 std::vector<ValuesHash> hash_held(const Model& model, const Wanted& wanted, SourceLocation where) {
     HashSum hashes(detail::rank_of(model, where));
-    for (Group& group : Access::each(model, where)) {
+    for (Group& group : spi::groups(model, where)) {
         group.require_whole("hash_values", where);
         for (const HeldMemory& values : group.held()) {
             if (wanted(values.role)) { hashes.add(group.geometry(), values); }
@@ -124,8 +123,9 @@ SHARDKIT_CORE_INLINE std::vector<ValuesHash> hash_values(const Reduced& reduced,
 }
 SHARDKIT_CORE_INLINE std::vector<ValuesHash> hash_values(Optimizer& optimizer, SourceLocation where) {
     detail::HashSum hashes(detail::rank_of(optimizer.model(), where));
-    detail::Access::for_each_state(
-        optimizer, [&](const auto& group, const auto& each) { hashes.add(group.geometry(), each); }, where);
+    spi::OptimizerContents(optimizer, where).for_each_state([&](const auto& group, const auto& each) {
+        hashes.add(group.geometry(), each);
+    });
     return hashes.take(where);
 }
 

@@ -18,11 +18,10 @@
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_contents.hpp>
 #include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/policy/placement_table.hpp>
 #include <shardkit/rank/gather_values.hpp>
@@ -223,10 +222,12 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
         return fnv.hash;
     };
     std::vector<std::pair<std::string, std::uint64_t>> numbers;
-    for (OptimizerFrame* const part : Access::parts(optimizer)) {
-        const auto progress = Access::progress(*part, where);
+    const spi::OptimizerContents all(optimizer, where);
+    for (OptimizerFrame* const part : all.parts()) {
+        const spi::OptimizerContents contents(*part, where);
+        const auto progress = contents.progress();
         std::size_t next = 0;
-        for (const auto& of : Access::held(*part, where)) {
+        for (const auto& of : contents.held()) {
             const GroupGeometry& group = of.group->geometry();
             numbers.emplace_back(concat("'", group.path, "' count of steps"), hash_of(progress[next++]));
             for (const HeldMemory& each : of.held) {
@@ -239,7 +240,7 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
                 }
             }
         }
-        numbers.emplace_back("the optimizer's set of hyper-parameters", Access::hyper_parameters(*part, where));
+        numbers.emplace_back("the optimizer's set of hyper-parameters", contents.hyper_parameters()[0]);
     }
     for (auto& [name, hash] : numbers) { comparison.add(std::move(name), hash); }
 }
@@ -249,13 +250,13 @@ inline void verify_replicas(const Model& model, Optimizer* optimizer, const Loss
     auto& rank = detail::rank_of(model, where);
     if (rank.world_size() == 1) { return; }
     ReplicaComparison comparison(rank);
-    for (Group& group : Access::each(model, where)) {
+    for (Group& group : spi::groups(model, where)) {
         group.require_whole("verify_replicas", where);
         for (const HeldMemory& values : group.held()) { comparison.add(group.geometry(), values); }
     }
     if (optimizer != nullptr) { compare_optimizer(comparison, *optimizer, where); }
     if (loss_scale != nullptr) {
-        const LossScaleState now = Access::now(*loss_scale, where);
+        const LossScaleState now = loss_scale->state(where);
         comparison.add("the loss scale", statement_hash(0, std::bit_cast<std::uint64_t>(now.value()),
                                                         now.clean_steps(), now.overflows(), now.skipped_steps()));
     }
