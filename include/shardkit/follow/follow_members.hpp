@@ -131,9 +131,9 @@ SHARDKIT_CORE_INLINE Following follow(const Model& model, std::span<const Schedu
     for (detail::Group& group : spi::groups(model, where)) {
         led.push_back(&group);
         if (group.geometry().table.releases) {
-            group.refuse_group(where,
-                               "follow of a group with GradientRelease::at_update, expected never: a step that "
-                               "follows a schedule makes its updates together");
+            refuse_group(group, where,
+                         "follow of a group with GradientRelease::at_update, expected never: a step that "
+                         "follows a schedule makes its updates together");
         }
     }
     auto cursor = std::make_unique<detail::StepCursor>(rank, std::move(groups), std::move(led), schedules, where);

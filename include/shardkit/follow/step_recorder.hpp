@@ -24,9 +24,9 @@ namespace shardkit::detail {
 inline void require_undirected(const Model& model, SourceLocation where) {
     for (Group& group : spi::groups(model, where)) {
         if (group.directed().any() != nullptr) {
-            group.refuse_group(where, "a schedule is followed already, or a step recorded; expected one at a time");
+            refuse_group(group, where, "a schedule is followed already, or a step recorded; expected one at a time");
         }
-        if (group.step().busy()) { group.refuse_group(where, "a step is under way; expected none"); }
+        if (group.step().busy()) { refuse_group(group, where, "a step is under way; expected none"); }
     }
 }
 

@@ -92,8 +92,8 @@ SHARDKIT_CORE_INLINE std::uint64_t OptimizerFrame::run(const Reduced& reduced, c
 }
 SHARDKIT_CORE_INLINE StatementHash OptimizerFrame::begin_backward(const StatedStep& step, SourceLocation where) {
     if (const RuleKind kind = options(where).rule->kind(); kind != RuleKind::elements) {
-        Group::refuse_use(
-            where, kind == RuleKind::matrices
+        refuse_use(where,
+                   kind == RuleKind::matrices
                        ? "optimizer step_in_backward: this optimizer's ranks exchange the matrices of all groups "
                          "at once; expected one that updates elements, or a step without step_in_backward"
                        : "optimizer step_in_backward: this optimizer adds numbers of all groups over the ranks at "
@@ -141,10 +141,10 @@ SHARDKIT_CORE_INLINE const GroupProgress* OptimizerFrame::set_progress(const Gro
     bool as_chosen = true;
     for_each([&](auto& state, auto& group, auto& /*table*/, const GroupProgress& progress) {
         if (!group.cuts_at_blocks(progress)) {
-            state.refuse_group(where,
-                               "load: a parameter has grown by rows that begin inside a block of 8 bits, whose "
-                               "elements would have taken different numbers of steps: expected "
-                               "StateFormat::bf16 or full");
+            refuse_group(state, where,
+                         "load: a parameter has grown by rows that begin inside a block of 8 bits, whose "
+                         "elements would have taken different numbers of steps: expected "
+                         "StateFormat::bf16 or full");
         }
         as_chosen = group.takes(progress) && as_chosen;
         ++behind;
@@ -169,10 +169,10 @@ SHARDKIT_CORE_INLINE const GroupProgress* OptimizerFrame::set_progress(const Gro
 }
 SHARDKIT_CORE_INLINE void OptimizerFrame::require_not_captured(SourceLocation where) {
     if (!groups_->captured()) { return; }
-    Group::refuse_use(where,
-                      "load: parameters of one group have taken different numbers of steps, "
-                      "for which the optimizer makes its tables anew, "
-                      "and a graph has captured a step with the old ones: make a new optimizer before");
+    refuse_use(where,
+               "load: parameters of one group have taken different numbers of steps, "
+               "for which the optimizer makes its tables anew, "
+               "and a graph has captured a step with the old ones: make a new optimizer before");
 }
 
 SHARDKIT_CORE_INLINE const AnyOptions& OptimizerFrame::options(SourceLocation where) const {

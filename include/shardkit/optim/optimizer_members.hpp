@@ -85,24 +85,21 @@ SHARDKIT_CORE_INLINE void Optimizer::step_clipped(Reduced&& reduced, const ClipC
                                                   SourceLocation where) {
     check_step(reduced.groups(where), schedule::Act::update, where);
     if (coefficient.total == nullptr && reduced.has_loss_scale()) {
-        detail::Group::refuse_use(
-            where,
-            "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
-            "hide an overflow; expected clip(norm, max_norm), clip(norm, unlimited), or none");
+        detail::refuse_use(where,
+                           "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
+                           "hide an overflow; expected clip(norm, max_norm), clip(norm, unlimited), or none");
     }
     if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
-        detail::Group::refuse_use(
-            where,
-            "optimizer step: the clip coefficient is of the norm of other gradients than these: "
-            "take global_norm of what this step consumes");
+        detail::refuse_use(where,
+                           "optimizer step: the clip coefficient is of the norm of other gradients than these: "
+                           "take global_norm of what this step consumes");
     }
     update(std::move(reduced), coefficient, where);
 }
 
 SHARDKIT_CORE_INLINE void Optimizer::require_here(SourceLocation where) const {
     if (!model_.valid()) {
-        detail::Group::refuse_use(where,
-                                  "an optimizer was used after it was moved from: use the one that it was moved to");
+        detail::refuse_use(where, "an optimizer was used after it was moved from: use the one that it was moved to");
     }
 }
 
@@ -114,15 +111,15 @@ SHARDKIT_CORE_INLINE void Optimizer::require_own(const Model& gradients, SourceL
                           "and the gradients are consumed: expected the step of a CombinedOptimizer of both");
     }
     if (!(gradients == model_)) {
-        detail::Group::refuse_use(
-            where, "optimizer step: these gradients belong to other groups than the optimizer's model");
+        detail::refuse_use(where,
+                           "optimizer step: these gradients belong to other groups than the optimizer's model");
     }
 }
 
 SHARDKIT_CORE_INLINE GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const StepOptions& options,
                                                           SourceLocation where) {
     if (accumulation.backward_.get() != in_backward_.get()) {
-        detail::Group::refuse_use(
+        detail::refuse_use(
             where, "optimizer step: another optimizer updates the groups of this accumulation; expected its step");
     }
     in_backward_->check_close(options, where);
@@ -188,7 +185,7 @@ SHARDKIT_CORE_INLINE std::uint64_t Optimizer::steps_of(const detail::Group& grou
     require_here(where);
     bool known = false;
     for (const detail::Group& each : spi::groups(model_, where)) { known = known || &each == &group; }
-    if (!known) { group.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
+    if (!known) { refuse_group(group, where, "steps() of a group that is not one of the optimizer's model"); }
     // Parts whose tensors a load has brought together may have taken different numbers.
     std::uint64_t most = 0;
     for (const detail::OptimizerFrame* const part : const_cast<Optimizer&>(*this).parts()) {

@@ -90,21 +90,21 @@ SHARDKIT_CORE_INLINE void Optimizer::step_in_backward(Accumulation& accumulation
     require_between_steps("step_in_backward", where);
     Updates::refuse_all_gradients("step_in_backward", options, where);
     if (accumulation.backward_.get() != nullptr) {
-        detail::Group::refuse_use(
+        detail::refuse_use(
             where, "optimizer step_in_backward: another optimizer updates the groups of this accumulation already");
     }
     const Model& groups = accumulation.groups(where);
     require_own(groups, where);
     for (detail::Group& group : spi::groups(groups, where)) {
         if (!group.trainable()) { continue; }
-        if (group.observed().led()) { group.refuse_group(where, "step_in_backward while a schedule is followed"); }
+        if (group.observed().led()) { refuse_group(group, where, "step_in_backward while a schedule is followed"); }
         if (group.step().added() > 0 || group.step().taken()) {
-            group.refuse_group(where, "step_in_backward after gradients were handed out; expected it before");
+            refuse_group(group, where, "step_in_backward after gradients were handed out; expected it before");
         }
         if (group.microbatches() == 0) {
-            group.refuse_group(where,
-                               "step_in_backward with microbatches until_reduced, whose last one is not known; "
-                               "expected their number, as Accumulation{model, microbatches}");
+            refuse_group(group, where,
+                         "step_in_backward with microbatches until_reduced, whose last one is not known; "
+                         "expected their number, as Accumulation{model, microbatches}");
         }
     }
     detail::StatedStep stated = detail::state_divisor(groups, options.divisor, {}, where);

@@ -87,11 +87,6 @@ class Group : NotCopied {
         return geometry_.policy.slices > 0 ? geometry_.policy.slices : data_ranks();
     }
 
-    /// Throw a UsageError; `refuse_group` puts the group's path before `text`. They are functions of the group, so
-    /// that a program's file compiles no text.
-    [[noreturn]] static void refuse_use(SourceLocation where, const char* text);
-    [[noreturn]] void refuse_group(SourceLocation where, const char* text) const;
-
     const ElementTable& elements() const noexcept { return *elements_; }
     ParameterStore& parameters() noexcept { return parameters_; }
     GradientStore& gradients() noexcept { return gradients_; }
@@ -382,10 +377,6 @@ class Group : NotCopied {
     std::shared_ptr<void> life_ = std::make_shared<char>();
 };
 
-inline void Group::refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }
-inline void Group::refuse_group(SourceLocation where, const char* text) const {
-    throw_usage_error(where, "'", path(), "': ", text);
-}
 inline void Group::refuse_accumulation(std::string_view verb, SourceLocation where) const {
     throw_usage_error(where, "'", path(), "': ", verb, "() outside of an accumulation: ",
                       accumulation_ == 0 ? "it is not one of this accumulation's groups"

@@ -57,6 +57,7 @@ void read_full_gradient(Group& group, std::size_t parameter, double scale, const
 /// Ends a group that make_group has made; null: none.
 void end_group(Group* group) noexcept;
 
+/// Throw a UsageError; `refuse_group` puts the group's path before `text`.
 [[noreturn]] void refuse_use(SourceLocation where, const char* text);
 [[noreturn]] void refuse_group(const Group& group, SourceLocation where, const char* text);
 

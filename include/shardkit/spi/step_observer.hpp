@@ -21,9 +21,9 @@ namespace shardkit::spi SHARDKIT_FACE {
 inline void require_unobserved(const Model& model, SourceLocation where) {
     for (detail::Group& group : groups(model, where)) {
         if (group.observed().any() != nullptr) {
-            group.refuse_group(where, "a schedule is followed already, or a step recorded; expected one at a time");
+            refuse_group(group, where, "a schedule is followed already, or a step recorded; expected one at a time");
         }
-        if (group.step().busy()) { group.refuse_group(where, "a step is under way; expected none"); }
+        if (group.step().busy()) { refuse_group(group, where, "a step is under way; expected none"); }
     }
 }
 

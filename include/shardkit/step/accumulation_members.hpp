@@ -26,8 +26,8 @@ inline spi::StepObserver* observer_of(const Model& groups, SourceLocation where)
         spi::StepObserver* const its = group.observed().any();
         if (number++ == 0) { first = its; }
         if (its != first) {
-            group.refuse_group(
-                where, "a schedule is followed, or a step recorded, for some of these groups and not for all");
+            refuse_group(group, where,
+                         "a schedule is followed, or a step recorded, for some of these groups and not for all");
         }
     }
     return first;
@@ -106,7 +106,7 @@ inline void set_number(const BackwardStep& backward, Group& group, std::size_t c
 namespace shardkit SHARDKIT_FACE {
 
 SHARDKIT_CORE_INLINE const Model& Accumulation::groups(SourceLocation where) const {
-    if (!scope_.live()) { detail::Group::refuse_use(where, "reduce: this accumulation was already reduced"); }
+    if (!scope_.live()) { detail::refuse_use(where, "reduce: this accumulation was already reduced"); }
     return scope_.groups();
 }
 SHARDKIT_CORE_INLINE void Accumulation::set_of(detail::Group& group, std::size_t count, SourceLocation where) {

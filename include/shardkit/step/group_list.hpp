@@ -55,18 +55,16 @@ SHARDKIT_CORE_INLINE std::size_t size_of(const GroupList* list) noexcept {
 SHARDKIT_CORE_INLINE Group& group_of(const GroupList* list, std::size_t number, SourceLocation where) {
     const GroupList::Member& member = list->members[number];
     if (!member.life.expired()) [[likely]] { return *member.group; }
-    if (member.group == nullptr) {
-        Group::refuse_use(where, "Model: it was made of a Sharded that had been moved from");
-    }
+    if (member.group == nullptr) { refuse_use(where, "Model: it was made of a Sharded that had been moved from"); }
     throw_usage_error(where, "'", member.path,
                       "': this group of the model has ended or was assigned to since the model was made; expected "
                       "groups that outlive their model: make the model anew, and its optimizer");
 }
 SHARDKIT_CORE_INLINE void require_list(const GroupList* list, SourceLocation where) {
     if (list != nullptr) [[likely]] { return; }
-    Group::refuse_use(where,
-                      "a Model, or an optimizer over it, was used after it was moved from: use the one that it was "
-                      "moved to, or copy the Model instead");
+    refuse_use(where,
+               "a Model, or an optimizer over it, was used after it was moved from: use the one that it was "
+               "moved to, or copy the Model instead");
 }
 SHARDKIT_CORE_INLINE bool same_groups(const GroupList* a, const GroupList* b) noexcept {
     if (a == b) { return true; }
@@ -92,7 +90,7 @@ inline Rank& rank_of(const Model& groups, SourceLocation where) {
             first->require_same(path, group.rank(), group.path(), where);
         }
     }
-    if (first == nullptr) { Group::refuse_use(where, "Model: this model has no groups: every range is empty"); }
+    if (first == nullptr) { refuse_use(where, "Model: this model has no groups: every range is empty"); }
     return *first;
 }
 

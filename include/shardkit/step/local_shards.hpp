@@ -63,10 +63,9 @@ inline GradientSums await_sums(Group& group, double scale) {
 }
 SHARDKIT_CORE_INLINE GradientSums own_sums(Group& group, SourceLocation where) {
     if (group.step().busy()) {
-        group.refuse_group(
-            where,
-            "gradient_shard(layer) is for sums of the program's own, before assume_reduced, and a step "
-            "over the group is under way; read its gradients by gradient_shard(reduced, layer)");
+        refuse_group(group, where,
+                     "gradient_shard(layer) is for sums of the program's own, before assume_reduced, and a step "
+                     "over the group is under way; read its gradients by gradient_shard(reduced, layer)");
     }
     group.step().require_release(group.path(), "gradient_shard", where);
     return await_sums(group, 1);

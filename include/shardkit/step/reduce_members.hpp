@@ -22,9 +22,7 @@ SHARDKIT_CORE_INLINE Reduced::Reduced(detail::StepScope scope, const detail::Sta
                                       LossScaleState* loss_scale) noexcept
     : scope_(std::move(scope)), stated_(stated), loss_scale_(loss_scale), identity_(detail::new_identity()) {}
 SHARDKIT_CORE_INLINE const Model& Reduced::groups(SourceLocation where) const {
-    if (!scope_.live()) {
-        detail::Group::refuse_use(where, "reduced gradients used after an optimizer step consumed them");
-    }
+    if (!scope_.live()) { detail::refuse_use(where, "reduced gradients used after an optimizer step consumed them"); }
     return scope_.groups();
 }
 SHARDKIT_CORE_INLINE void Reduced::require(const detail::Group& group, std::string_view verb,
@@ -81,9 +79,9 @@ SHARDKIT_CORE_INLINE Reduced Reduced::of(Accumulation&& accumulation, const Divi
     const Model& groups = accumulation.groups(where);
     const detail::LossScaleUse use = use_of(loss_scale, groups, where);
     if (accumulation.backward_.get() != nullptr) {
-        detail::Group::refuse_use(where,
-                                  "reduce: the groups of this accumulation are updated in its backward pass, which "
-                                  "releases their gradients; expected optimizer.step(std::move(accumulation))");
+        detail::refuse_use(where,
+                           "reduce: the groups of this accumulation are updated in its backward pass, which "
+                           "releases their gradients; expected optimizer.step(std::move(accumulation))");
     }
     const detail::StatedStep stated = detail::state_divisor(groups, divisor, use, where);
     return Reduced(std::move(accumulation).finish(where), stated, use.state);

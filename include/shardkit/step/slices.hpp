@@ -70,9 +70,9 @@ namespace shardkit SHARDKIT_FACE {
 SHARDKIT_CORE_INLINE SliceOrder slice_order(const Model& model, SourceLocation where) {
     const auto* const first = detail::first_by_slices(model, where);
     if (first == nullptr || first->order_of_slices().slices == 0) {
-        detail::Group::refuse_use(where,
-                                  "slice_order of a model without slices; expected policies as "
-                                  "TreeSums<FullShard>{Slices{64}}");
+        detail::refuse_use(where,
+                           "slice_order of a model without slices; expected policies as "
+                           "TreeSums<FullShard>{Slices{64}}");
     }
     return first->order_of_slices();
 }
