@@ -14,7 +14,6 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/to_size.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
 namespace shardkit::detail {
@@ -52,7 +51,7 @@ class HeaderWriter {
         if (text_.size() > safetensors::max_header_bytes) {
             throw JsonError{text_.size(), "a header of more bytes than readers take"};
         }
-        safetensors::detail::parse_header(text_, to_size(data_bytes));
+        safetensors::detail::parse_header(text_, data_bytes);
         const std::uint64_t length = text_.size();
         std::string whole(sizeof length, '\0');
         std::memcpy(whole.data(), &length, sizeof length);

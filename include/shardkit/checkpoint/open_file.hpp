@@ -13,7 +13,6 @@
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/to_size.hpp>
 
 namespace shardkit::detail {
 
@@ -128,7 +127,7 @@ class OpenFile {
 
 /// Returns all bytes of an open file.
 inline std::string read_all(const OpenFile& file) {
-    std::string text(to_size(file.size()), '\0');
+    std::string text(file.size(), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
     return text;
 }

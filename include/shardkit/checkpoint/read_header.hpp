@@ -13,7 +13,6 @@
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/detail/to_size.hpp>
 
 namespace shardkit::detail {
 
@@ -41,14 +40,14 @@ inline safetensors::Header read_header(const OpenFile& file, const std::uint32_t
         refuse(concat("no safetensors file: a header of ", length, " bytes, expected at most ",
                       std::min(behind, safetensors::max_header_bytes)));
     }
-    std::string text(sizeof length + to_size(length), '\0');
+    std::string text(sizeof length + length, '\0');
     file.read(0, std::as_writable_bytes(std::span(text)), where);
     if (digest != nullptr && crc32c::of(std::as_bytes(std::span(text))) != *digest) {
         throw_damaged(file.path(), "its header", where);
     }
     try {
         safetensors::Header header =
-            safetensors::detail::parse_header(std::string_view(text).substr(sizeof length), to_size(behind - length));
+            safetensors::detail::parse_header(std::string_view(text).substr(sizeof length), behind - length);
         header.data_begin = text.size();
         return header;
     } catch (const JsonError& error) {

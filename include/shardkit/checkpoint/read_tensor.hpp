@@ -13,7 +13,6 @@
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/detail/to_size.hpp>
 #include <shardkit/memory/memory_copies.hpp>
 
 namespace shardkit::detail {
@@ -49,12 +48,12 @@ class TensorReader {
         if (pieces_.scattered()) {
             scan(digests, digest);
         } else {
-            List<FileRange> own;
+            List<IndexRange> own;
             if (digests) {
-                pieces_.for_each_piece([&](FileRange piece, std::size_t) { own.push_back(piece); });
+                pieces_.for_each_piece([&](IndexRange piece, std::size_t) { own.push_back(piece); });
             }
             pieces_.for_each_run(values_.loaded,
-                                 [&](FileRange run, std::size_t flat) { read_run(run, flat, own, digest); });
+                                 [&](IndexRange run, std::size_t flat) { read_run(run, flat, own, digest); });
         }
         return digest;
     }
@@ -80,18 +79,17 @@ class TensorReader {
     }
 
     /// Reads a run of elements that are contiguous in the file and in memory.
-    void read_run(FileRange run, std::size_t flat, const List<FileRange>& own, std::uint32_t& digest) const {
+    void read_run(IndexRange run, std::size_t flat, const List<IndexRange>& own, std::uint32_t& digest) const {
         std::vector<std::byte> staged;
-        for_each_chunk({flat, flat + to_size(run.size()) / file_size()},
-                       [&](std::size_t done, std::span<std::byte> memory) {
-                           const std::size_t elements = memory.size() / size_of(values_.type);
-                           const std::uint64_t at = run.begin + done * file_size();
-                           staged.resize(same_ ? 0 : elements * file_size());
-                           const std::span<std::byte> bytes = same_ ? memory : std::span<std::byte>(staged);
-                           file_.read(at, bytes);
-                           add(digest, own, at, bytes);
-                           if (!same_) { convert(staged.data(), memory.data(), elements); }
-                       });
+        for_each_chunk({flat, flat + run.size() / file_size()}, [&](std::size_t done, std::span<std::byte> memory) {
+            const std::size_t elements = memory.size() / size_of(values_.type);
+            const std::uint64_t at = run.begin + done * file_size();
+            staged.resize(same_ ? 0 : elements * file_size());
+            const std::span<std::byte> bytes = same_ ? memory : std::span<std::byte>(staged);
+            file_.read(at, bytes);
+            add(digest, own, at, bytes);
+            if (!same_) { convert(staged.data(), memory.data(), elements); }
+        });
     }
     /// Calls fill(number of elements before it, memory) for parts of the elements `flat`. The memory is their own, or
     /// a slot that is copied to it afterwards.
@@ -128,8 +126,8 @@ class TensorReader {
         }
         const std::size_t first_held = held.begin - pieces_.parameter().range.begin;
         const IndexRange local{first_held, first_held + held.size()};
-        const FileRange all{as_stored_.begin, as_stored_.begin + as_stored_.bytes};
-        List<FileRange> own;
+        const IndexRange all{as_stored_.begin, as_stored_.begin + as_stored_.bytes};
+        List<IndexRange> own;
         if (digests) { own.push_back(piece_of(all, place_.rank, place_.ranks)); }
         std::vector<std::byte> bytes;
         std::vector<std::byte> converted;
@@ -176,7 +174,7 @@ class TensorReader {
     }
     /// Returns the places of a chunk to read: those of the elements `held` of this rank's part and of the bytes
     /// `own`, and gaps between them that are shorter than a page.
-    List<IndexRange> wanted(IndexRange chunk, IndexRange held, const List<FileRange>& own) const {
+    List<IndexRange> wanted(IndexRange chunk, IndexRange held, const List<IndexRange>& own) const {
         List<IndexRange> places;
         const auto want = [&](std::size_t begin, std::size_t end) {
             if (begin >= end) { return; }
@@ -207,10 +205,8 @@ class TensorReader {
                                               }
                                           }
                                       });
-        for (const FileRange& piece : own) {
-            const auto place_of = [&](std::uint64_t byte) {
-                return to_size((byte - as_stored_.begin) / file_size());
-            };
+        for (const IndexRange& piece : own) {
+            const auto place_of = [&](std::size_t byte) { return (byte - as_stored_.begin) / file_size(); };
             const IndexRange both = intersect(chunk, {place_of(piece.begin), place_of(piece.end + file_size() - 1)});
             if (!both.empty()) { places.push_back(both); }
         }
@@ -222,16 +218,16 @@ class TensorReader {
     }
     /// Adds to the digest those of the bytes, which begin at `begin` in the file, that are in pieces of this rank;
     /// `own` is sorted.
-    void add(std::uint32_t& digest, const List<FileRange>& own, std::uint64_t begin,
+    void add(std::uint32_t& digest, const List<IndexRange>& own, std::uint64_t begin,
              std::span<const std::byte> bytes) const {
         const std::uint64_t end = begin + bytes.size();
         const auto* at =
             std::lower_bound(own.begin(), own.end(), begin,
-                             [](const FileRange& each, std::uint64_t first) { return each.end <= first; });
+                             [](const IndexRange& each, std::uint64_t first) { return each.end <= first; });
         for (; at != own.end() && end > at->begin; ++at) {  // nvcc 13.0 parses `begin <` as a template
-            const FileRange common{std::max(at->begin, begin), std::min(at->end, end)};
+            const IndexRange common = intersect(*at, {begin, end});
             if (common.empty()) { continue; }
-            const auto counted = bytes.subspan(to_size(common.begin - begin), to_size(common.size()));
+            const auto counted = bytes.subspan(common.begin - begin, common.size());
             digest ^= crc32c::behind(crc32c::extend(0, counted), as_stored_.begin + as_stored_.bytes - common.end);
         }
     }

@@ -23,18 +23,9 @@
 
 namespace shardkit::detail {
 
-/// A range of bytes of a file.
-struct FileRange {
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
-
-    constexpr std::uint64_t size() const noexcept { return end - begin; }
-    constexpr bool empty() const noexcept { return end <= begin; }
-};
-
 /// Returns part `index` of `parts` of a range of a file's bytes, split at page boundaries: without gaps or overlaps,
 /// and equal up to a page.
-constexpr FileRange piece_of(FileRange range, std::size_t index, std::size_t parts) noexcept {
+constexpr IndexRange piece_of(IndexRange range, std::size_t index, std::size_t parts) noexcept {
     const auto cut = [&](std::uint64_t number) {
         if (number == 0) { return range.begin; }
         if (number == parts) { return range.end; }
@@ -68,7 +59,7 @@ class TensorPieces {
         part().for_each_run(held.begin - range.begin, held.end - range.begin,
                             [&](std::size_t first, std::size_t whole, std::size_t count) {
                                 const std::uint64_t begin = tensor_.begin + whole * size;
-                                f(FileRange{begin, begin + count * size}, range.begin + first);
+                                f(IndexRange{begin, begin + count * size}, range.begin + first);
                             });
     }
     /// Calls f(bytes of the file, first element in the flat buffer) for each piece that this rank writes. Over all
@@ -79,8 +70,8 @@ class TensorPieces {
         const GroupGeometry& geometry = values_.geometry();
         const std::size_t holders = geometry.holders(tensor_.parameter, geometry.table.updated);
         const std::size_t holder = geometry.replica(tensor_.parameter, geometry.table.updated);
-        for_each_run(values_.saved, [&](FileRange run, std::size_t flat) {
-            const FileRange piece = piece_of(run, holder, holders);
+        for_each_run(values_.saved, [&](IndexRange run, std::size_t flat) {
+            const IndexRange piece = piece_of(run, holder, holders);
             if (!piece.empty()) { f(piece, flat + (piece.begin - run.begin) / size_of(tensor_.type)); }
         });
     }
@@ -153,7 +144,7 @@ class WriteJobs {
   private:
     struct Job {
         std::size_t file = 0;
-        FileRange bytes;
+        IndexRange bytes;
         const std::byte* from = nullptr;
         bool on_host = true;                ///< whether the host can read `from`
         bool state = false;                 ///< whether a step changes `from`
@@ -182,7 +173,7 @@ class WriteJobs {
             return;
         }
         const SavedValues& values = *group.values[tensor.values];
-        pieces.for_each_piece([&](FileRange bytes, std::size_t flat) {
+        pieces.for_each_piece([&](IndexRange bytes, std::size_t flat) {
             jobs_.push_back({file, bytes, values.memory(flat), values.on_host, !values.is_copy(), number, {}});
             if (!values.on_host && copies_ == nullptr) { copies_ = group.copies(where); }
         });
@@ -219,7 +210,7 @@ class WriteJobs {
                 const auto [file, number] = scattered_[next++];
                 const PlannedTensor& tensor = plan_.files[file].tensors[number];
                 if (tensor.order.padded()) { require_zero(tensor, whole.subspan(tensor.bytes), where); }
-                const FileRange piece = piece_of({tensor.begin, tensor.begin + tensor.bytes}, rank_, ranks_);
+                const IndexRange piece = piece_of({tensor.begin, tensor.begin + tensor.bytes}, rank_, ranks_);
                 if (piece.empty()) { return; }
                 Job job{file, piece, nullptr, true, false, number, std::vector<std::byte>(piece.size())};
                 with_word(size_of(tensor.type), [&](auto element) {
