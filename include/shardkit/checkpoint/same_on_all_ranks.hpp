@@ -156,18 +156,12 @@ class RankWorld : NotCopied {
 
     void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) {
         if (all.empty()) { return; }
-        const auto bytes = [](auto* data, std::size_t count) {
-            using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(data)>>,
-                                            const std::uint8_t, std::uint8_t>;
-            return std::span<Byte>(reinterpret_cast<Byte*>(data), count);
-        };
         const auto stream = rank_.compute_stream();
         const auto given = rank_.buffer<std::uint8_t>(mine.size());
         const auto gathered = rank_.buffer<std::uint8_t>(all.size());
-        host::AnyKernels::copy_in(stream, bytes(mine.data(), mine.size()), given.span());
+        host::AnyKernels::copy_bytes(stream, mine.data(), given.data(), mine.size());
         all_gather(rank_.world(), std::span<const std::uint8_t>(given.span()), gathered.span(), stream, where);
-        host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(gathered.span()),
-                                   bytes(all.data(), all.size()));
+        host::AnyKernels::copy_bytes(stream, gathered.data(), all.data(), all.size());
     }
 
     Rank& rank_;

@@ -48,9 +48,8 @@ class SavedGroup : NotCopied {
                     StoredKind{Role::master, {}}, ElementType::fp32, geometry, trained,
                     SavedValues::Copied{[this](std::span<std::byte> copy) {
                                             const auto joined = group_.join_masters();
-                                            host::AnyKernels::copy_out(
-                                                stream(), std::span<const std::uint8_t>(bytes_of(joined.span())),
-                                                as_uint8(copy));
+                                            host::AnyKernels::copy_bytes(stream(), joined.data(), copy.data(),
+                                                                         copy.size());
                                         },
                                         [this](std::span<const std::byte> copy) {
                                             const auto joined = group_.buffer_of_masters();
@@ -103,7 +102,7 @@ class SavedGroup : NotCopied {
     }
     /// Copies elements to the group's or an optimizer's memory, in the compute stream's order.
     void copy_in(std::span<const std::byte> from, const StoredElements& to) const {
-        host::AnyKernels::copy_in(stream(), as_uint8(from), bytes_of(to));
+        host::AnyKernels::copy_bytes(stream(), from.data(), to.data(), from.size());
     }
     /// Calls `use(parameter, elements)` with all elements of the whole tensor, row-major, for each of `parameters`.
     /// Collective over the shard group, and over tp where a tensor is split over it. Memory: the group's full buffer.
@@ -126,16 +125,6 @@ class SavedGroup : NotCopied {
 
   private:
     Stream stream() const { return group_.rank().compute_stream(); }
-    static std::span<const std::uint8_t> as_uint8(std::span<const std::byte> bytes) noexcept {
-        return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
-    }
-    static std::span<std::uint8_t> as_uint8(std::span<std::byte> bytes) noexcept {
-        return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
-    }
-    static std::span<std::uint8_t> bytes_of(const StoredElements& values) noexcept {
-        return {static_cast<std::uint8_t*>(values.data()), values.size() * size_of(values.type())};
-    }
-
     /// Where that is the host's, of an offloaded group, the host waits for the compute stream, behind which steps
     /// have stored them.
     SavedValues& add(const StoredKind& kind, const HeldMemory& held, List<char> of) {

@@ -45,14 +45,10 @@ class EngineBytes {
     std::size_t size() const noexcept { return size_; }
     void* data() const noexcept { return memory_.data(); }
     void write(const void* from, std::size_t begin, std::size_t count) {
-        host::AnyKernels::copy_in(rank_->compute_stream(),
-                                  std::span<const std::uint8_t>(static_cast<const std::uint8_t*>(from), count),
-                                  std::span<std::uint8_t>(memory_.data() + begin, count));
+        host::AnyKernels::copy_bytes(rank_->compute_stream(), from, memory_.data() + begin, count);
     }
     void read(void* into, std::size_t begin, std::size_t count) const {
-        host::AnyKernels::copy_out(rank_->compute_stream(),
-                                   std::span<const std::uint8_t>(memory_.data() + begin, count),
-                                   std::span<std::uint8_t>(static_cast<std::uint8_t*>(into), count));
+        host::AnyKernels::copy_bytes(rank_->compute_stream(), memory_.data() + begin, into, count);
     }
 
   private:

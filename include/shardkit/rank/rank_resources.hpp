@@ -211,8 +211,7 @@ SHARDKIT_CORE_INLINE detail::PlacedMemory Rank::place_local(std::size_t bytes) c
     return resources_->world.place_local(bytes);
 }
 SHARDKIT_CORE_INLINE void Rank::read(const void* from, std::span<std::byte> to) const {
-    host::AnyKernels::copy_out(streams_.compute, std::span(static_cast<const std::uint8_t*>(from), to.size()),
-                               std::span(reinterpret_cast<std::uint8_t*>(to.data()), to.size()));
+    host::AnyKernels::copy_bytes(streams_.compute, from, to.data(), to.size());
 }
 SHARDKIT_CORE_INLINE void Rank::require_memory(const void* data, std::size_t bytes, std::string_view what,
                                                SourceLocation where) const {

@@ -44,10 +44,9 @@ class ReshardWire : NotCopied {
         if (bytes.empty()) { return; }
         const auto stream = rank_.compute_stream();
         const auto sent = rank_.buffer<std::uint8_t>(bytes.size());
-        const std::span<std::uint8_t> host(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size());
-        host::AnyKernels::copy_in(stream, std::span<const std::uint8_t>(host), sent.span());
+        host::AnyKernels::copy_bytes(stream, bytes.data(), sent.data(), bytes.size());
         shardkit::broadcast(rank_.world(), sent.span(), root, stream, where);
-        host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(sent.span()), host);
+        host::AnyKernels::copy_bytes(stream, sent.data(), bytes.data(), bytes.size());
     }
     /// Allocates memory for a message of up to `bytes` each way. Every rank calls it alike.
     void stage(std::size_t bytes) {
@@ -68,7 +67,7 @@ class ReshardWire : NotCopied {
         const std::span<std::uint8_t> out = memory(sent, out_);
         const std::span<std::uint8_t> in = memory(received, in_);
         if (!on_host() && sent.staged && sent.bytes > 0) {
-            host::AnyKernels::copy_in(stream, std::span<const std::uint8_t>(host_out_).first(sent.bytes), out);
+            host::AnyKernels::copy_bytes(stream, host_out_.data(), out.data(), sent.bytes);
         }
         const std::span<const std::uint8_t> given = out;
         if (sent.bytes > 0 && received.bytes > 0) {
@@ -81,8 +80,7 @@ class ReshardWire : NotCopied {
         if (!on_host()) {
             if (sent.staged && sent.bytes > 0) { stream.synchronize(); }  // before the next one is packed
             if (received.staged && received.bytes > 0) {
-                host::AnyKernels::copy_out(stream, std::span<const std::uint8_t>(in),
-                                           std::span<std::uint8_t>(host_in_).first(received.bytes));
+                host::AnyKernels::copy_bytes(stream, in.data(), host_in_.data(), received.bytes);
             }
         }
     }

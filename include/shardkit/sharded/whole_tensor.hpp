@@ -140,9 +140,7 @@ class WholeTensor {
     }
     void copy_out(const StoredElements& elements, void* to) const {
         const auto from = elements.bytes();
-        host::AnyKernels::copy_out(stream_,
-                                   std::span(reinterpret_cast<const std::uint8_t*>(from.data()), from.size()),
-                                   std::span(static_cast<std::uint8_t*>(to), from.size()));
+        host::AnyKernels::copy_bytes(stream_, from.data(), to, from.size());
     }
 
     const GroupGeometry& group_;

@@ -214,9 +214,7 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
     const auto hash_of_all = [](const Group& group, const StoredElements& values) {
         const std::span<const std::byte> from = values.bytes();
         std::string bytes(from.size(), '\0');
-        host::AnyKernels::copy_out(group.rank().compute_stream(),
-                                   std::span(reinterpret_cast<const std::uint8_t*>(from.data()), from.size()),
-                                   std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()));
+        host::AnyKernels::copy_bytes(group.rank().compute_stream(), from.data(), bytes.data(), bytes.size());
         Fnv fnv;
         fnv.add(std::string_view(bytes));
         return fnv.hash;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <type_traits>
 
@@ -73,9 +73,14 @@ struct AnyKernels {
     static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to,
                          SourceLocation where = SourceLocation::current()) {
         static_assert(std::is_trivially_copyable_v<T>);
-        if (stream.on_device()) { return stream.copy(from.data(), to.data(), from.size_bytes(), where); }
+        copy_bytes(stream, from.data(), to.data(), from.size_bytes(), where);
+    }
+    /// Copies bytes between the two, either way.
+    static void copy_bytes(const Stream& stream, const void* from, void* to, std::size_t bytes,
+                           SourceLocation where = SourceLocation::current()) {
+        if (stream.on_device()) { return stream.copy(from, to, bytes, where); }
         stream.synchronize();
-        std::copy(from.begin(), from.end(), to.begin());
+        if (bytes > 0) { std::memcpy(to, from, bytes); }
     }
 
     template <class Work>
