@@ -17,7 +17,6 @@
 #include <vector>
 
 #include <shardkit/checkpoint.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/moving_average.hpp>
 #include <shardkit/muon.hpp>
@@ -277,7 +276,7 @@ std::map<std::string, std::string> load_and_save(const std::string& from, const 
 /// Of all that a save would write of what this rank has, and of the copies that other ranks save: a hash.
 template <class State>
 std::uint64_t hash_of(const State& state) {
-    const auto all = sk::detail::Access::capture(state, sk::SourceLocation::current());
+    const auto all = state.capture(sk::SourceLocation::current());
     sk::detail::Fnv hash;
     const auto add = [&](const void* bytes, std::size_t size) {
         hash.add(std::uint64_t{size});

@@ -182,10 +182,6 @@ def listed_parts(root):
 OF_PUBLIC_NAMES = ("shardkit/factored/adafactor_rule.hpp",)
 
 
-# Parts that still include internal headers of the core, for which spi/ has doors.
-WITH_INTERNALS = ("plan", "verify", "schedule", "follow", "checkpoint", "reshard")
-
-
 def check_floors(root):
     """A room uses rooms above it in the list only, a part of the core headers with public names, helpers and spi/, and a
     part that a user could have written nothing internal."""
@@ -204,7 +200,7 @@ def check_floors(root):
     for file in library_files(root):
         for used in included(root, file):
             room, other = room_of(file), room_of(used)
-            if room in parts and room not in WITH_INTERNALS and other not in {*parts, "spi", "core", "detail"} and used not in open_to_parts:
+            if room in parts and other not in {*parts, "spi", "core", "detail"} and used not in open_to_parts:
                 yield f"include/{file} includes {used}, which is internal: expected the header of spi/ that has it"
             if room in floor and floor.get(other, len(rooms)) > floor[room]:
                 yield f"include/{file} includes {used}, but {room}/ stands above {other or 'the umbrella'}/"

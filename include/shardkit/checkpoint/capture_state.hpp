@@ -21,7 +21,8 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/optim/optimizer_contents.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/optimizers.hpp>
 
 // Defines the members of checkpoint::State.
 

@@ -21,9 +21,8 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
-#include <shardkit/layout/segments.hpp>
-#include <shardkit/optim/state_kind.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/spi/optimizers.hpp>
+#include <shardkit/spi/placement.hpp>
 
 // States that a file stores otherwise than the optimizer does: numbers in place of blocks of 8 bits, and the other
 // way round. A load reads the file's form into host memory and converts it.

@@ -10,7 +10,7 @@
 
 #include <shardkit/checkpoint/json_reader.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/policy/placement_table.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::detail {
 

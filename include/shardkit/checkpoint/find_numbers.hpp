@@ -23,7 +23,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
-#include <shardkit/policy/placement_table.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::detail {
 

@@ -23,11 +23,11 @@
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/checkpoint/values_by_kind.hpp>
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
+#include <shardkit/spi/ranks.hpp>
 
 namespace shardkit::detail {
 

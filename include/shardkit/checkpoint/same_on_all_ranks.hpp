@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/spi/ranks.hpp>
 #include <shardkit/verbs/all_gather.hpp>
 
 namespace shardkit::detail {

@@ -16,9 +16,7 @@
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/group_buffer.hpp>
-#include <shardkit/sharded/whole_tensor.hpp>
+#include <shardkit/spi/groups.hpp>
 
 namespace shardkit::detail {
 

@@ -19,7 +19,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/optim/group_progress.hpp>
+#include <shardkit/spi/optimizers.hpp>
 
 namespace shardkit::detail {
 

@@ -17,14 +17,10 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/memory/memory_copies.hpp>
-#include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/param/tensor_part.hpp>
-#include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/group_statements.hpp>
-#include <shardkit/sharded/held_memory.hpp>
 #include <shardkit/sharded/list_shards.hpp>
-#include <shardkit/sharded/torn_values.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::detail {
 

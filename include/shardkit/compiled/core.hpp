@@ -11,7 +11,6 @@
 
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/compiled/interface.hpp>
-#include <shardkit/detail/access.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>

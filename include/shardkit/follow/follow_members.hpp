@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
@@ -21,8 +20,10 @@
 #include <shardkit/follow/step_cursor.hpp>
 #include <shardkit/follow/step_recorder.hpp>
 #include <shardkit/plan/plan_model.hpp>
-#include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/ranks.hpp>
+#include <shardkit/spi/step_observer.hpp>
 
 // Defines what follow.hpp declares.
 
@@ -126,7 +127,7 @@ SHARDKIT_CORE_INLINE Following follow(const Model& model, std::span<const Schedu
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
     std::vector<planner::GroupDescription> groups = describe_groups(model, where);
     detail::require_same_schedules(rank, schedules, groups, where);
-    detail::require_undirected(model, where);
+    spi::require_unobserved(model, where);
     std::vector<detail::Group*> led;
     for (detail::Group& group : spi::groups(model, where)) {
         led.push_back(&group);

@@ -10,11 +10,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/follow/follow.hpp>
-#include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/spi/ranks.hpp>
 
 namespace shardkit::schedule SHARDKIT_FACE {
 

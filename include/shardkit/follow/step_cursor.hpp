@@ -18,22 +18,22 @@
 #include <shardkit/follow/step_program.hpp>
 #include <shardkit/follow/step_ranges.hpp>
 #include <shardkit/follow/step_stamps.hpp>
-#include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/schedule.hpp>
-#include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/step_director.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/ranks.hpp>
+#include <shardkit/spi/step_observer.hpp>
 
 namespace shardkit::detail {
 
 /// Follows a schedule as the program calls the verbs of its steps: gives the communication between them to the
 /// streams, chooses the memory of leased buffers, and refuses a verb that is not the next operation.
 /// Cost:    no allocation; a comparison for each operation, and two waits for events where it takes a slot
-class StepCursor final : public StepDirector {
+class StepCursor final : public spi::StepObserver {
   public:
     StepCursor(Rank& rank, std::vector<GroupDescription> groups, std::vector<Group*> led,
                std::span<const Schedule> schedules, SourceLocation where)
-        : StepDirector(Manner::leads),
+        : StepObserver(Manner::leads),
           rank_(rank),
           groups_(std::move(groups)),
           led_(std::move(led)),
@@ -47,12 +47,12 @@ class StepCursor final : public StepDirector {
     }
 
     /// Starts to lead the groups' steps, with an arena in the place of their slots.
-    /// @pre no director leads them
+    /// @pre no observer leads them
     void lead() {
         rank_.settle();  // no work of an earlier step may use the slots
         RankResources::of(rank_).pools.drop();
         arena_ = rank_.buffer<std::uint8_t>(arena_bytes().value);
-        for (std::size_t g = 0; g < led_.size(); ++g) { led_[g]->directed().set(this, g); }
+        for (std::size_t g = 0; g < led_.size(); ++g) { led_[g]->observed().set(this, g); }
     }
     /// Ends leading: waits for the streams' work on the arena.
     ~StepCursor() {
@@ -231,12 +231,12 @@ class StepCursor final : public StepDirector {
     StepRanges& ranges() noexcept { return ranges_[current_]; }
 
     void leave(Group& group) noexcept {
-        if (group.directed().any() != this) { return; }
+        if (group.observed().any() != this) { return; }
         if (group.uses_scheduled_memory()) {
             end_program("a schedule ended while a window or gradients of '", group.path(),
                         "' of a step that followed it live on, in its memory");
         }
-        group.directed().set(nullptr, 0);
+        group.observed().set(nullptr, 0);
         group.gradients().place(nullptr);
         group.gradients().place_addend(nullptr);
     }

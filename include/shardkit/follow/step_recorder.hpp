@@ -15,26 +15,16 @@
 #include <shardkit/schedule/check.hpp>
 #include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
+#include <shardkit/spi/step_observer.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit::detail {
 
-/// Checks that no schedule is recorded or followed for the model, and that no step of it has begun.
-/// @throws UsageError
-inline void require_undirected(const Model& model, SourceLocation where) {
-    for (Group& group : spi::groups(model, where)) {
-        if (group.directed().any() != nullptr) {
-            refuse_group(group, where, "a schedule is followed already, or a step recorded; expected one at a time");
-        }
-        if (group.step().busy()) { refuse_group(group, where, "a step is under way; expected none"); }
-    }
-}
-
 /// Records a step as a schedule.
-class StepRecorder final : public StepDirector {
+class StepRecorder final : public spi::StepObserver {
   public:
     explicit StepRecorder(std::vector<GroupDescription> groups)
-        : StepDirector(Manner::listens), groups_(std::move(groups)), step_(groups_, until_reduced) {}
+        : groups_(std::move(groups)), step_(groups_, until_reduced) {}
 
     void begin_step(std::size_t groups, SourceLocation where) override {
         if (groups != groups_.size()) {
@@ -43,9 +33,7 @@ class StepRecorder final : public StepDirector {
         if (steps_++ > 0) { throw_usage_error(where, "record: a second step begins, expected one"); }
         set_in_step(true);
     }
-    void end_step() noexcept override { set_in_step(false); }
     void open(std::size_t group, SourceLocation /*where*/) override { step_.begin_unshard(group); }
-    void expect(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/, std::string_view /*verb*/) override {}
     void before(Act act, std::size_t group, SourceLocation /*where*/) override {
         switch (act) {
             case Act::use:
@@ -74,8 +62,6 @@ class StepRecorder final : public StepDirector {
         step_.batch(due.act, due.batch);
         return due;
     }
-    void communicates(Act /*act*/) override {}
-    void after(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/) override {}
     void finish(std::size_t group, SourceLocation /*where*/, std::string_view /*verb*/) override {
         step_.finish(group);
     }
@@ -106,39 +92,14 @@ class StepRecorder final : public StepDirector {
     std::exception_ptr failure_;
 };
 
-/// Records a step over a model's groups while it lives.
-class Recording {
-  public:
-    Recording(const Model& model, SourceLocation where)
-        : recorder_((require_undirected(model, where), describe_groups(model))) {
-        for (Group& group : spi::groups(model, where)) { directed_.push_back(&group.directed()); }
-        for (std::size_t g = 0; g < directed_.size(); ++g) { directed_[g]->set(&recorder_, g); }
-    }
-    Recording(Recording&&) = delete;
-    ~Recording() { end(); }
-
-    /// Ends it. @throws UsageError where no step has ended
-    Schedule schedule(SourceLocation where) {
-        end();
-        return recorder_.schedule(where);
-    }
-
-  private:
-    void end() noexcept {
-        for (DirectedGroup* const group : directed_) { group->set(nullptr, 0); }
-        directed_.clear();
-    }
-
-    StepRecorder recorder_;
-    std::vector<DirectedGroup*> directed_;  // valid even if a step moves the user's objects
-};
-
 }  // namespace shardkit::detail
 
 namespace shardkit::detail SHARDKIT_FACE {
 SHARDKIT_CORE_INLINE Schedule record(const Model& model, void (*step)(void*), void* of, SourceLocation where) {
-    Recording recording(model, where);
+    StepRecorder recorder(describe_groups(model, where));
+    spi::Observation observation(model, recorder, where);
     step(of);
-    return recording.schedule(where);
+    observation.end();
+    return recorder.schedule(where);
 }
 }  // namespace shardkit::detail SHARDKIT_FACE

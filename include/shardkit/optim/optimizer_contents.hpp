@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/checked.hpp>
@@ -15,6 +16,7 @@
 #include <shardkit/optim/optimizer.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/held_memory.hpp>
+#include <shardkit/sharded/list_shards.hpp>
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
@@ -76,8 +78,6 @@ class OptimizerContents {
         }
     }
 
-    const auto& parts() const noexcept { return parts_; }
-
   private:
     template <class F>
     void for_each_group(const F& f) const {
@@ -95,3 +95,11 @@ class OptimizerContents {
 };
 
 }  // namespace shardkit::spi SHARDKIT_FACE
+
+namespace shardkit SHARDKIT_FACE {
+SHARDKIT_CORE_INLINE void Optimizer::list_shards(std::vector<ShardInfo>& list) {
+    spi::OptimizerContents(*this, SourceLocation{}).for_each_state([&](const auto& group, const auto& each) {
+        detail::list_shards(group.geometry(), each, list);
+    });
+}
+}  // namespace shardkit SHARDKIT_FACE

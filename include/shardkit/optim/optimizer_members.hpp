@@ -19,8 +19,6 @@
 #include <shardkit/optim/frame_members.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/optimizer_contents.hpp>
-#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
@@ -194,12 +192,8 @@ SHARDKIT_CORE_INLINE std::uint64_t Optimizer::steps_of(const detail::Group& grou
     }
     return most;
 }
-SHARDKIT_CORE_INLINE void Optimizer::list_shards(std::vector<ShardInfo>& list) {
-    spi::OptimizerContents(*this, SourceLocation{}).for_each_state([&](const auto& group, const auto& each) {
-        detail::list_shards(group.geometry(), each, list);
-    });
-}
 
 }  // namespace SHARDKIT_FACE
 
+#include <shardkit/optim/optimizer_contents.hpp>
 #include <shardkit/optim/step_in_backward.hpp>

@@ -18,11 +18,11 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/optim/optimizer_contents.hpp>
 #include <shardkit/plan/plan_model.hpp>
 #include <shardkit/policy/state_format.hpp>
-#include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/optimizers.hpp>
 
 // Defines the functions of plan_model.hpp.
 

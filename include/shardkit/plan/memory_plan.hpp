@@ -12,11 +12,10 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
-#include <shardkit/machine/group_rows.hpp>
-#include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/step_counts.hpp>
 #include <shardkit/policy/state_format.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::planner {
 

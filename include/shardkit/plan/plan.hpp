@@ -8,11 +8,11 @@
 #include <shardkit/comm/engine_traits.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
-#include <shardkit/machine/group_rows.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/optim/offload_plan.hpp>
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::detail {
 

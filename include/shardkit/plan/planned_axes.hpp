@@ -7,8 +7,7 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/moved_bytes.hpp>
-#include <shardkit/policy/group_mesh.hpp>
-#include <shardkit/policy/placement_table.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::planner {
 

@@ -5,9 +5,8 @@
 #include <string_view>
 
 #include <shardkit/machine/group_description.hpp>
-#include <shardkit/machine/group_rows.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::detail {
 

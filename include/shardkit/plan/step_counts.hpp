@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include <shardkit/core/counts.hpp>
-#include <shardkit/machine/step_machine.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::detail {
 

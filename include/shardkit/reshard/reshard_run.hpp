@@ -22,7 +22,6 @@
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/checkpoint/state_to_save_or_load.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -36,6 +35,7 @@
 #include <shardkit/reshard/reshard_wire.hpp>
 #include <shardkit/reshard/source_files.hpp>
 #include <shardkit/reshard/transfers.hpp>
+#include <shardkit/spi/ranks.hpp>
 
 namespace shardkit::detail {
 

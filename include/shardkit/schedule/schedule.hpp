@@ -15,9 +15,8 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/machine/act.hpp>
-#include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/machine/group_description.hpp>
-#include <shardkit/machine/step_machine.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::detail {
 

@@ -12,10 +12,10 @@
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/machine/act.hpp>
-#include <shardkit/machine/batch_steps.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/policy/state_format.hpp>
+#include <shardkit/spi/placement.hpp>
 
 namespace shardkit::schedule {
 

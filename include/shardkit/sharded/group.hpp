@@ -95,7 +95,6 @@ class Group : NotCopied {
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
     /// The schedule recorder or follower that is attached to this group, if any.
     ObservedGroup& observed() noexcept { return observed_; }
-    ObservedGroup& directed() noexcept { return observed_; }
     /// Returns the digests that ranks compare within each collective that moves the group's values.
     GroupStatements& statements() noexcept { return statements_; }
     /// Returns the trainable elements that this rank counts in sums over the world, so that each element is counted

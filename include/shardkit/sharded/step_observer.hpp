@@ -128,8 +128,4 @@ class ObservedGroup {
     std::size_t number_ = 0;
 };
 
-// The names of before, until follow/ uses these.
-using StepDirector = spi::StepObserver;
-using DirectedGroup = ObservedGroup;
-
 }  // namespace shardkit::detail

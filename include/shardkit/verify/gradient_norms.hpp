@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <shardkit/kernels/norm_sum.hpp>
-#include <shardkit/optim/norm.hpp>
-#include <shardkit/sharded/group.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/optimizers.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/verbs/all_reduce.hpp>

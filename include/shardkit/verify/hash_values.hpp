@@ -17,10 +17,9 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
-#include <shardkit/optim/optimizer_contents.hpp>
-#include <shardkit/rank/gather_values.hpp>
-#include <shardkit/sharded/buffer_digests.hpp>
-#include <shardkit/sharded/held_memory.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/optimizers.hpp>
+#include <shardkit/spi/ranks.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/verify/verify.hpp>

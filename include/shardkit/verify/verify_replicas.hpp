@@ -16,17 +16,14 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/comm/agreement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/optimizer_contents.hpp>
-#include <shardkit/policy/group_mesh.hpp>
-#include <shardkit/policy/placement_table.hpp>
-#include <shardkit/rank/gather_values.hpp>
-#include <shardkit/sharded/buffer_digests.hpp>
-#include <shardkit/sharded/held_memory.hpp>
+#include <shardkit/spi/groups.hpp>
+#include <shardkit/spi/optimizers.hpp>
+#include <shardkit/spi/placement.hpp>
+#include <shardkit/spi/ranks.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/model.hpp>
 #include <shardkit/verify/verify.hpp>
@@ -220,25 +217,24 @@ inline void compare_optimizer(ReplicaComparison& comparison, Optimizer& optimize
         return fnv.hash;
     };
     std::vector<std::pair<std::string, std::uint64_t>> numbers;
-    const spi::OptimizerContents all(optimizer, where);
-    for (OptimizerFrame* const part : all.parts()) {
-        const spi::OptimizerContents contents(*part, where);
-        const auto progress = contents.progress();
-        std::size_t next = 0;
-        for (const auto& of : contents.held()) {
-            const GroupGeometry& group = of.group->geometry();
-            numbers.emplace_back(concat("'", group.path, "' count of steps"), hash_of(progress[next++]));
-            for (const HeldMemory& each : of.held) {
-                if (each.shape.rows == 0) {
-                    comparison.add(group, each);
-                } else if (each.shape.everywhere) {
-                    numbers.emplace_back(concat("'", group.path, "' ", each.name(), " of '",
-                                                group.parameters[each.shape.parameter].name, "'"),
-                                         hash_of_all(*of.group, each.values));
-                }
+    const spi::OptimizerContents contents(optimizer, where);
+    const auto progress = contents.progress();
+    std::size_t next = 0;
+    for (const auto& of : contents.held()) {
+        const GroupGeometry& group = of.group->geometry();
+        numbers.emplace_back(concat("'", group.path, "' count of steps"), hash_of(progress[next++]));
+        for (const HeldMemory& each : of.held) {
+            if (each.shape.rows == 0) {
+                comparison.add(group, each);
+            } else if (each.shape.everywhere) {
+                numbers.emplace_back(concat("'", group.path, "' ", each.name(), " of '",
+                                            group.parameters[each.shape.parameter].name, "'"),
+                                     hash_of_all(*of.group, each.values));
             }
         }
-        numbers.emplace_back("the optimizer's set of hyper-parameters", contents.hyper_parameters()[0]);
+    }
+    for (const std::uint64_t hash : contents.hyper_parameters()) {
+        numbers.emplace_back("the optimizer's set of hyper-parameters", hash);
     }
     for (auto& [name, hash] : numbers) { comparison.add(std::move(name), hash); }
 }

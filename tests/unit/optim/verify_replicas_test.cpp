@@ -247,11 +247,11 @@ TEST_CASE("numbers that every rank holds are compared too: step counts, hyper-pa
     check_told("'layer' count of steps", [](auto& trainer, auto& /*loss_scale*/) {
         sk::detail::OptimizerFrame& any = trainer.optimizer;
         const sk::SourceLocation where = sk::SourceLocation::current();
-        auto progress = sk::detail::Access::progress(any, where);
+        auto progress = sk::spi::OptimizerContents(any, where).progress();
         sk::detail::GroupProgress& once = progress.front();
         ++once.own[0];
         for (std::size_t p = 0; p < once.updated.size(); ++p) { ++once.of(p)[0]; }
-        sk::detail::Access::set_progress(any, progress.span(), sk::detail::Change::make, where);
+        sk::spi::OptimizerContents(any, where).set_progress(progress.data(), sk::detail::Change::make);
     });
     check_told("the optimizer's set of hyper-parameters",
                [](auto& trainer, auto& /*loss_scale*/) { trainer.optimizer.set_learning_rate(0.0100001); });
