@@ -30,7 +30,7 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:rank_|state_|state)(?:->|\.)\w+\(\))\.w
 
 
 # Whose waits another program than the containers' looks for.
-OFFLOADED = ["optim/offloaded_updates.hpp", "optim/piece_updates.hpp"]
+OFFLOADED = ["backend/device/offloaded_updates.hpp", "backend/device/piece_updates.hpp"]
 
 # Of a cursor, for what it measures alone.
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])led_\[g\]->gradients\(\)\.wait\((?P<event>)\);")
@@ -149,8 +149,8 @@ def main():
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         targets = [
             Waits("containers", ROOT / "include", {
-                WAIT: ["sharded", "optim", "muon", "verify", "mesh", "memory", "follow"],
-                SUMS_WAIT: ["optim", "step"]}, "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
+                WAIT: ["sharded", "optim", "backend/device", "muon", "verify", "mesh", "memory", "follow"],
+                SUMS_WAIT: ["optim", "backend/device", "step"]}, "waits_killer.cpp", objects, [*flags, "-DSHARDKIT_CHECKED=1"], without=[each.rsplit("/")[-1] for each in OFFLOADED]),
             Waits("offload", ROOT / "include", {WAIT: OFFLOADED}, "offload_killer.cpp", objects, flags),
             Waits("ends", ROOT / "include", {END: ["sharded", "follow", "rank", "comm/streams.hpp"], FORK: ["comm/streams.hpp"]}, "ends_killer.cpp", [],
                   [*flags, "-DSHARDKIT_CHECKED=1"]),

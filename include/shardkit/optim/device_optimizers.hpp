@@ -20,7 +20,7 @@ namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 class DeviceLaunches;
 
-/// What optimizers do on a device alone. optim/device_launches.hpp defines it.
+/// What optimizers do on a device alone. backend/device/launches.hpp defines it.
 struct DeviceOptimizers {
     DeviceLaunches* (*make_launches)();
     /// Allocates the slots of a rank where it has none yet.
@@ -37,7 +37,7 @@ inline const DeviceOptimizers& on_device(SourceLocation where) {
     if (device_optimizers != nullptr) [[likely]] { return *device_optimizers; }
     throw_usage_error(where,
                       "optimizer: its model is on a device, whose engine's header no file of this program has; "
-                      "expected shardkit/optim/device_launches.hpp in one");
+                      "expected shardkit/backend/device/launches.hpp in one");
 }
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

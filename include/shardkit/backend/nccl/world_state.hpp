@@ -21,6 +21,7 @@
 #include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/owned_bytes.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/device/launches.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrowed_communicator.hpp>
 #include <shardkit/backend/nccl/call.hpp>
@@ -42,7 +43,6 @@
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/optim/device_launches.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/recorder/record_files.hpp>
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/device/launches.hpp>
 #include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/host/decorated_verbs.hpp>
 #include <shardkit/backend/host/device_kernels.hpp>
@@ -25,7 +26,6 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/device_launches.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/rank/rank.hpp>

@@ -9,6 +9,7 @@
 #include <span>
 #include <type_traits>
 
+#include <shardkit/backend/device/offloaded_updates.hpp>
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/element.hpp>
@@ -19,7 +20,6 @@
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/optim/listed_group.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
-#include <shardkit/optim/offloaded_updates.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/rank.hpp>

@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <span>
 
+#include <shardkit/backend/device/offloaded_updates.hpp>
+#include <shardkit/backend/device/piece_updates.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/any_launches.hpp>
 #include <shardkit/optim/device_optimizers.hpp>
 #include <shardkit/optim/offload_pieces.hpp>
-#include <shardkit/optim/offloaded_updates.hpp>
-#include <shardkit/optim/piece_updates.hpp>
 #include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
