@@ -72,7 +72,7 @@ class WindowCase final : public GroupCase<Policy> {
   public:
     WindowCase(shardkit::Rank& rank, std::size_t n) : Base(rank, n) {
         const auto window = this->layer_.unshard();
-        full_ = shardkit::detail::group_of(this->layer_).parameters().full();  // leased again by every window
+        full_ = shardkit::spi::group(this->layer_).parameters().full();  // leased again by every window
     }
     std::size_t verbs() const override { return 2; }
     void wrapped(std::size_t times) override {
@@ -87,7 +87,7 @@ class WindowCase final : public GroupCase<Policy> {
             if constexpr (shards) {
                 shardkit::all_gather(
                     this->rank_.world(),
-                    std::span<const float>(shardkit::detail::group_of(this->layer_).parameters().resting()), full_,
+                    std::span<const float>(shardkit::spi::group(this->layer_).parameters().resting()), full_,
                     this->rank_.communication_stream());
             }
             this->keep();
@@ -120,7 +120,7 @@ class ReduceCase final : public GroupCase<Policy> {
         step(0);
         shardkit::Accumulation accumulation{this->model_};
         const auto gradients = accumulation.gradients(this->layer_);
-        full_ = shardkit::detail::group_of(this->layer_).gradients().full();  // leased again by every step
+        full_ = shardkit::spi::group(this->layer_).gradients().full();  // leased again by every step
     }
     std::size_t verbs() const override { return 4; }
     void wrapped(std::size_t times) override {

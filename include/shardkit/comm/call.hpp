@@ -88,7 +88,7 @@ struct CallElements {
 };
 /// Makes a call that sends `count` elements, of a buffer of `payload` bytes.
 constexpr Call call_of(CallElements elements, Verb verb, std::size_t count, std::size_t payload,
-                       engine::CallSite site, ReduceOp op = ReduceOp::sum) noexcept {
+                       const engine::CallSite& site, ReduceOp op = ReduceOp::sum) noexcept {
     return {
         {verb, elements.in, elements.out, op, site.hash(), count, site.stated}, payload, site.where, site.subject};
 }

@@ -171,11 +171,8 @@ class Stream {
     /// Makes later work of this stream wait for the event; an inline stream waits at once.
     /// @throws what work before the event threw, if this stream is inline
     void wait(const Event& event) const {
-        if (is_inline() && event.queue() != nullptr) {
-            event.queue()->synchronize(event, {});
-        } else {
-            settle(event);
-        }
+        if (event.queue() == nullptr || event.queue() == queue_) { return; }
+        is_inline() ? event.queue()->synchronize(event, {}) : queue_->wait(event);
     }
     /// Waits likewise, and leaves an exception of the work to the next wait.
     void settle(const Event& event) const noexcept {

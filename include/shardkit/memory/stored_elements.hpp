@@ -12,11 +12,13 @@
 
 namespace shardkit::detail SHARDKIT_BUILD {
 
-/// Elements in an engine's memory, whose type is a value. Who knows the type converts them to a span of it.
+/// Elements in an engine's memory, whose type is a value. Who knows the type converts them to a span of it. In two
+/// words, so that functions return it in registers.
 class StoredElements {
   public:
     StoredElements() noexcept = default;
-    StoredElements(void* data, std::size_t size, ElementType type) noexcept : data_(data), size_(size), type_(type) {}
+    StoredElements(void* data, std::size_t size, ElementType type) noexcept
+        : data_(data), size_(size & most), type_(type) {}
     template <class Byte>
     StoredElements(std::span<Byte> bytes, ElementType type) noexcept
         : StoredElements(bytes.data(), bytes.size() / size_of(type), type) {}
@@ -46,9 +48,11 @@ class StoredElements {
     }
 
   private:
+    static constexpr std::size_t most = (std::size_t{1} << 56U) - 1;
+
     void* data_ = nullptr;
-    std::size_t size_ = 0;
-    ElementType type_ = ElementType::uint8;
+    std::size_t size_ : 56 = 0;
+    ElementType type_ : 8 = ElementType::uint8;
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

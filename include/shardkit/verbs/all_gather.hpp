@@ -19,20 +19,21 @@ namespace shardkit {
 namespace detail {
 /// Makes the verbs below of elements whose type is a value.
 inline void all_gather(const Communicator& comm, ElementType type, host::ConstMemory shard, host::Memory full,
-                       const Stream& stream, engine::CallSite site) {
+                       const Stream& stream, const engine::CallSite& site) {
     check_full(comm, "all_gather", full.count, shard.count, site.where);
     const Call call = call_of({type, type}, Verb::all_gather, shard.count, full.bytes(), site);
-    make_call(comm, call, shard.at, full.at,
-              [&](const host::Verbs& engine) { return engine.all_gather(shard, full, stream, call); });
+    make_call(comm, call, shard.at, full.at, [=, &stream, &call](const host::Verbs& engine) {
+        return engine.all_gather(shard, full, stream, call);
+    });
 }
 inline void all_gather_in_place(const Communicator& comm, ElementType type, host::Memory full, const Stream& stream,
-                                engine::CallSite site) {
+                                const engine::CallSite& site) {
     check_multiple(comm, "all_gather_in_place", full.count, site.where);
     if (comm.size() == 1) { return; }
     const std::size_t k = full.count / comm.size();
     const Call call = call_of({type, type}, Verb::all_gather, k, full.bytes(), site);
-    make_call(comm, call, nullptr, full.at, [&](const host::Verbs& engine) {
-        return engine.all_gather(full.part(comm.rank() * k, k), full, stream, call);
+    make_call(comm, call, nullptr, full.at, [=, &stream, &call](const host::Verbs& engine) {
+        return engine.all_gather(full.part(engine.rank() * k, k), full, stream, call);
     });
 }
 }  // namespace detail

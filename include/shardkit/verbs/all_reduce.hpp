@@ -19,29 +19,30 @@ namespace shardkit {
 namespace detail {
 /// Makes the verbs below of elements whose types are values.
 inline void all_reduce(const Communicator& comm, ReduceOp op, const host::Reducer& reducer, host::ConstMemory input,
-                       host::Memory output, const Stream& stream, engine::CallSite site) {
+                       host::Memory output, const Stream& stream, const engine::CallSite& site) {
     require_tree(comm, op, "all_reduce", site.where);
     if (input.count != output.count) {
         throw_invalid_argument(site.where, "all_reduce over ", comm.axes(), ": output has ", output.count,
                                " elements, expected ", input.count, " as input has");
     }
     const Call call = call_of({reducer.in, reducer.out}, Verb::all_reduce, input.count, input.bytes(), site, op);
-    make_call(comm, call, input.at, output.at,
-              [&](const host::Verbs& engine) { return engine.all_reduce(reducer, op, input, output, stream, call); });
+    make_call(comm, call, input.at, output.at, [=, &reducer, &stream, &call](const host::Verbs& engine) {
+        return engine.all_reduce(reducer, op, input, output, stream, call);
+    });
 }
 inline void all_reduce_in_place(const Communicator& comm, ReduceOp op, const host::Reducer& reducer,
-                                host::Memory values, const Stream& stream, engine::CallSite site) {
+                                host::Memory values, const Stream& stream, const engine::CallSite& site) {
     if (comm.size() == 1) { return; }
     require_tree(comm, op, "all_reduce_in_place", site.where);
     const Call call = call_of({reducer.in, reducer.out}, Verb::all_reduce, values.count, values.bytes(), site, op);
-    make_call(comm, call, nullptr, values.at, [&](const host::Verbs& engine) {
+    make_call(comm, call, nullptr, values.at, [=, &reducer, &stream, &call](const host::Verbs& engine) {
         return engine.all_reduce(reducer, op, values, values, stream, call);
     });
 }
 /// Reduces in place without a tree.
 template <Element T>
 void all_reduce_span(const Communicator& comm, TreelessOp op, std::span<T> values, const Stream& stream,
-                     engine::CallSite site) {
+                     const engine::CallSite& site) {
     all_reduce_in_place(comm, op, host::detail::reducer<T, T, false>(), values, stream, site);
 }
 }  // namespace detail

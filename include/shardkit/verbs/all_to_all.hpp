@@ -31,8 +31,9 @@ inline void all_to_all(const Communicator& comm, ElementType type, host::ConstMe
                                received.count, " elements, expected the same multiple of ", comm.size(), " ranks");
     }
     const Call call = call_of({type, type}, Verb::all_to_all, sent.count, sent.bytes(), where);
-    make_call(comm, call, sent.at, received.at,
-              [&](const host::Verbs& engine) { return engine.all_to_all(sent, received, stream, call); });
+    make_call(comm, call, sent.at, received.at, [=, &stream, &call](const host::Verbs& engine) {
+        return engine.all_to_all(sent, received, stream, call);
+    });
 }
 }  // namespace detail
 
@@ -87,7 +88,8 @@ inline std::uint64_t received_from_peers(const Communicator& comm, std::span<con
 /// Makes the verb below of elements whose type is a value.
 inline void all_to_all_uneven(const Communicator& comm, ElementType type, host::ConstMemory sent,
                               std::span<const std::size_t> sends, host::Memory received,
-                              std::span<const std::size_t> receives, const Stream& stream, engine::CallSite site) {
+                              std::span<const std::size_t> receives, const Stream& stream,
+                              const engine::CallSite& site) {
     check_counts(comm, "send_counts", sends, "sent", sent.count, site.where);
     check_counts(comm, "receive_counts", receives, "received", received.count, site.where);
     const std::size_t rank = comm.rank();
@@ -97,7 +99,7 @@ inline void all_to_all_uneven(const Communicator& comm, ElementType type, host::
     }
     // No count is the same on all ranks.
     const Call call = call_of({type, type}, Verb::all_to_all_uneven, 0, received.bytes(), site);
-    make_call(comm, call, sent.at, received.at, [&](const host::Verbs& engine) {
+    make_call(comm, call, sent.at, received.at, [=, &comm, &stream, &call](const host::Verbs& engine) {
         engine.all_to_all_uneven(sent, sends, received, receives, stream, call);
         return received_from_peers(comm, receives, received.size);
     });

@@ -22,8 +22,9 @@ inline void broadcast(const Communicator& comm, ElementType type, host::Memory v
                       const Stream& stream, SourceLocation where) {
     check_rank(comm, "broadcast", "root", root, where);
     const Call call = call_of({type, type}, Verb::broadcast, values.count, values.bytes(), {where, nullptr, root});
-    make_call(comm, call, nullptr, values.at,
-              [&](const host::Verbs& engine) { return engine.broadcast(values, root, stream, call); });
+    make_call(comm, call, nullptr, values.at, [=, &stream, &call](const host::Verbs& engine) {
+        return engine.broadcast(values, root, stream, call);
+    });
 }
 }  // namespace detail
 

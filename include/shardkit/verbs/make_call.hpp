@@ -49,13 +49,31 @@ class OpenCall : NotCopied {
     const Communicator& comm_;
     const Call& call_;
 };
+/// An engine's call, without its type.
+struct EngineCall {
+    const void* member;
+    std::uint64_t (*call)(const void* member, const host::Verbs& engine);
+};
+[[gnu::noinline]] inline void make_recorded_call(const Communicator& comm, const Call& call, const void* input,
+                                                 void* output, const EngineCall& made) {
+    if (!begin(comm, call, input, output)) { return; }
+    const OpenCall open(comm, call);
+    end(comm, call, input, output, made.call(made.member, *comm.verbs()));
+}
 /// Makes an engine's call, by member(the engine's verbs), which returns what was moved.
 template <class Member>
 [[gnu::always_inline]] inline void make_call(const Communicator& comm, const Call& call, const void* input,
                                              void* output, const Member& member) {
-    if (!begin(comm, call, input, output)) { return; }
-    const OpenCall open(comm, call);
-    end(comm, call, input, output, member(*comm.verbs()));
+    const host::Verbs& engine = *comm.verbs();
+    // Nothing of it is recorded: a rank alone waits in no call, but for messages to itself, and moves nothing.
+    if (engine.size() == 1 && !is_message(call.signature.verb) && engine.label().journal.observer() == nullptr) {
+        member(engine);
+        return;
+    }
+    const Member kept = member;  // which else would be in memory in every call, with all that it refers to
+    make_recorded_call(comm, call, input, output, {&kept, [](const void* of, const host::Verbs& its) {
+                                                       return (*static_cast<const Member*>(of))(its);
+                                                   }});
 }
 
 /// Checks that `full` is as long as all ranks' shards together.

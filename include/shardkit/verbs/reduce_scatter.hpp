@@ -20,23 +20,24 @@ namespace shardkit {
 namespace detail {
 /// Makes the verbs below of elements whose types are values.
 inline void reduce_scatter(const Communicator& comm, ReduceOp op, const host::Reducer& reducer,
-                           host::ConstMemory full, host::Memory shard, const Stream& stream, engine::CallSite site) {
+                           host::ConstMemory full, host::Memory shard, const Stream& stream,
+                           const engine::CallSite& site) {
     check_full(comm, "reduce_scatter", full.count, shard.count, site.where);
     require_tree(comm, op, "reduce_scatter", site.where);
     const Call call = call_of({reducer.in, reducer.out}, Verb::reduce_scatter, full.count, full.bytes(), site, op);
-    make_call(comm, call, full.at, shard.at, [&](const host::Verbs& engine) {
+    make_call(comm, call, full.at, shard.at, [=, &reducer, &stream, &call](const host::Verbs& engine) {
         return engine.reduce_scatter(reducer, op, full, shard, stream, call);
     });
 }
 inline void reduce_scatter_in_place(const Communicator& comm, ReduceOp op, const host::Reducer& reducer,
-                                    host::Memory full, const Stream& stream, engine::CallSite site) {
+                                    host::Memory full, const Stream& stream, const engine::CallSite& site) {
     check_multiple(comm, "reduce_scatter_in_place", full.count, site.where);
     require_tree(comm, op, "reduce_scatter_in_place", site.where);
     if (comm.size() == 1) { return; }
     const std::size_t k = full.count / comm.size();
     const Call call = call_of({reducer.in, reducer.out}, Verb::reduce_scatter, full.count, full.bytes(), site, op);
-    make_call(comm, call, nullptr, full.at, [&](const host::Verbs& engine) {
-        return engine.reduce_scatter(reducer, op, full, full.part(comm.rank() * k, k), stream, call);
+    make_call(comm, call, nullptr, full.at, [=, &reducer, &stream, &call](const host::Verbs& engine) {
+        return engine.reduce_scatter(reducer, op, full, full.part(engine.rank() * k, k), stream, call);
     });
 }
 }  // namespace detail

@@ -22,7 +22,7 @@ inline void send(const Communicator& comm, ElementType type, host::ConstMemory v
                  const Stream& stream, SourceLocation where) {
     check_rank(comm, "send", "peer", to, where);
     const Call call = call_of({type, type}, Verb::send, values.count, values.bytes(), {where, nullptr, to});
-    make_call(comm, call, values.at, nullptr, [&](const host::Verbs& engine) {
+    make_call(comm, call, values.at, nullptr, [=, &comm, &stream, &call](const host::Verbs& engine) {
         engine.send(values, to, stream, call);
         return bytes_with_peer(comm, to, values.bytes());
     });
@@ -31,7 +31,7 @@ inline void receive(const Communicator& comm, ElementType type, host::Memory val
                     const Stream& stream, SourceLocation where) {
     check_rank(comm, "receive", "peer", from, where);
     const Call call = call_of({type, type}, Verb::receive, values.count, values.bytes(), {where, nullptr, from});
-    make_call(comm, call, nullptr, values.at, [&](const host::Verbs& engine) {
+    make_call(comm, call, nullptr, values.at, [=, &comm, &stream, &call](const host::Verbs& engine) {
         engine.receive(values, from, stream, call);
         return bytes_with_peer(comm, from, values.bytes());
     });

@@ -9,18 +9,20 @@
 
 namespace shardkit::host {
 
-/// Elements in memory whose type is a number of bytes: what an engine's verbs write.
+/// Elements in memory whose type is a number of bytes: what an engine's verbs write. In two words, so that calls hand
+/// it on in registers.
 struct Memory {
     std::byte* at = nullptr;
-    std::size_t count = 0;
-    std::size_t size = 1;  ///< bytes of an element
+    std::size_t size : 8 = 1;  ///< bytes of an element
+    std::size_t count : 56 = 0;
+    static constexpr std::size_t most = (std::size_t{1} << 56U) - 1;
 
     constexpr Memory() noexcept = default;
     constexpr Memory(std::byte* memory, std::size_t n, std::size_t bytes_each) noexcept
-        : at(memory), count(n), size(bytes_each) {}
+        : at(memory), size(bytes_each & 0xFFU), count(n & most) {}
     template <class T>
     Memory(std::span<T> elements) noexcept  // NOLINT(google-explicit-constructor)
-        : at(reinterpret_cast<std::byte*>(elements.data())), count(elements.size()), size(sizeof(T)) {}
+        : Memory(reinterpret_cast<std::byte*>(elements.data()), elements.size(), sizeof(T)) {}
     Memory(const shardkit::detail::StoredElements& elements) noexcept  // NOLINT(google-explicit-constructor)
         : Memory(static_cast<std::byte*>(elements.data()), elements.size(), size_of(elements.type())) {}
 
@@ -32,17 +34,17 @@ struct Memory {
 /// The same of what they read.
 struct ConstMemory {
     const std::byte* at = nullptr;
-    std::size_t count = 0;
-    std::size_t size = 1;
+    std::size_t size : 8 = 1;
+    std::size_t count : 56 = 0;
 
     constexpr ConstMemory() noexcept = default;
     constexpr ConstMemory(const std::byte* memory, std::size_t n, std::size_t bytes_each) noexcept
-        : at(memory), count(n), size(bytes_each) {}
+        : at(memory), size(bytes_each & 0xFFU), count(n & Memory::most) {}
     constexpr ConstMemory(const Memory& same) noexcept  // NOLINT(google-explicit-constructor)
         : ConstMemory(same.at, same.count, same.size) {}
     template <class T>
     ConstMemory(std::span<const T> elements) noexcept  // NOLINT(google-explicit-constructor)
-        : at(reinterpret_cast<const std::byte*>(elements.data())), count(elements.size()), size(sizeof(T)) {}
+        : ConstMemory(reinterpret_cast<const std::byte*>(elements.data()), elements.size(), sizeof(T)) {}
     ConstMemory(const shardkit::detail::StoredElements& elements) noexcept  // NOLINT(google-explicit-constructor)
         : ConstMemory(Memory(elements)) {}
 

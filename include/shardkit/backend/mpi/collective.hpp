@@ -37,7 +37,9 @@ void exchange_pieces(const Call& call, Outgoing outgoing, Incoming incoming) {
     const std::size_t most = call.world.options().message_elements;
     std::size_t longest = 0;
     for (std::size_t q = 0; q < ranks; ++q) {
-        if (q != call.group.rank) { longest = std::max({longest, outgoing(q).count, incoming(q).count}); }
+        if (q != call.group.rank) {
+            longest = std::max<std::size_t>({longest, outgoing(q).count, incoming(q).count});
+        }
     }
     constexpr int tag = 0;
     for (std::size_t at = 0; at < longest; at += most) {
