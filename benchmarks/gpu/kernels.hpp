@@ -5,7 +5,9 @@
 #include <shardkit/backend/nccl/kernels_of.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/fp16.hpp>
+#include <shardkit/kernels/update.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/precision.hpp>
 
@@ -17,12 +19,11 @@ using shardkit::bf16;
 using shardkit::fp16;
 
 /// Kernels one by one, and sums of the collectives.
+template <class Rule, class T>
+using UpdatesOf = engine::RuleUpdates<Rule, shardkit::detail::UpdateTypes<float, T, T>>;
 using Alone = shardkit::nccl::detail::KernelList<
-    engine::Update<rules::AdamWUpdate<float>, rules::UpdateSpans<float, float, float, 2>>,
-    engine::Update<rules::AdamWUpdate<float>, rules::UpdateSpans<float, bf16, bf16, 2>>,
-    engine::Update<rules::SgdUpdate<float>, rules::UpdateSpans<float, float, float, 1>>,
-    engine::Update<rules::SgdUpdate<float>, rules::UpdateSpans<float, bf16, bf16, 1>>, engine::NormPartial<float>,
-    engine::NormPartial<bf16>, engine::Convert<float, bf16>, engine::Convert<bf16, float>,
+    UpdatesOf<rules::AdamWRule, bf16>, UpdatesOf<rules::SgdRule, float>, UpdatesOf<rules::SgdRule, bf16>,
+    engine::NormPartial<float>, engine::NormPartial<bf16>, engine::Convert<float, bf16>, engine::Convert<bf16, float>,
     engine::Accumulate<float, float>, engine::Accumulate<bf16, float>, engine::Pack<float>, engine::Pack<bf16>,
     engine::Unpack<float>, engine::Unpack<bf16>, engine::Reduce<double, double>, engine::Reduce<float, float>,
     engine::Reduce<bf16, bf16>, engine::Reduce<fp16, fp16>>;

@@ -27,9 +27,9 @@ std::unique_ptr<KernelWorkload> make_workload(shardkit::Rank& rank, KernelKind k
                                               std::size_t parts) {
     switch (kernel) {
         case KernelKind::adamw:
-            return std::make_unique<AdamW<K, T>>(rank, n, parts);
+            return std::make_unique<AdamW<T>>(rank, n, parts);
         case KernelKind::sgd:
-            return std::make_unique<Sgd<K, T>>(rank, n, parts);
+            return std::make_unique<Sgd<T>>(rank, n, parts);
         case KernelKind::norm:
             return std::make_unique<Norm<K, T>>(rank, n, parts);
         case KernelKind::cast:

@@ -5,17 +5,25 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <initializer_list>
 #include <span>
 #include <type_traits>
 #include <vector>
 
+#include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/core/bf16.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/any_update.hpp>
+#include <shardkit/optim/rule_functions.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/sharded/host_conversions.hpp>
 
 #include "engine_workload.hpp"
 
@@ -37,21 +45,47 @@ std::vector<Range> cut(std::size_t n, std::size_t runs) {
 
 /// What optimizers' steps have in common: fp32 parameters and, with bf16 gradients, also the bf16 copy that the next
 /// all-gather sends.
-template <class T, class Update>
+template <class T, class Rule>
 class StepWorkload : public EngineWorkload {
     static constexpr bool gathers = !std::is_same_v<T, float>;
+    using Precision = shardkit::Precision<T, T, T, float>;
 
   protected:
     static constexpr double scale = 0.5;  ///< of the gradient
 
-    StepWorkload(shardkit::Rank& rank, std::size_t n, std::size_t runs, const Update& update)
+    StepWorkload(shardkit::Rank& rank, std::size_t n, std::size_t runs,
+                 const typename Rule::template Update<float>& update)
         : EngineWorkload(rank),
           master_(rank.template buffer<float>(n)),
           gathered_(rank.template buffer<T>(gathers ? n : 0)),
           gradient_(rank.template buffer<T>(n)),
           runs_(rank, std::span<const shardkit::rules::UpdateRange>(cut<shardkit::rules::UpdateRange>(n, runs))),
-          update_(rank, update),
+          update_(rank, as_bytes(update)),
           skip_(rank, std::uint32_t{0}) {}
+
+    /// Makes a step with those states.
+    void step(std::initializer_list<float*> states) {
+        shardkit::detail::AnyUpdateWork work{
+            .rule = &shardkit::detail::updates_of<Rule, shardkit::host::AnyKernels::Loops>,
+            .conversions = &conversions,
+            .load_gradients = conversions.load_sums,
+            .ranges = runs_.span(),
+            .updates = update_.data(),
+            .skip = skip_.data(),
+            .count = master_.size(),
+            .arithmetic = shardkit::ElementType::fp32,
+            .updated = shardkit::ElementType::fp32,
+            .gathers = shardkit::element_type_of<T>,
+            .gradients = shardkit::element_type_of<T>,
+            .master = master_.data(),
+            .gathered = gathers ? gathered_.data() : nullptr,
+            .gradient = gradient_.data(),
+        };
+        for (float* const state : states) {
+            work.states[work.state_count++].elements = reinterpret_cast<std::byte*>(state);
+        }
+        work.give(this->stream_);
+    }
 
     /// Parameters are the values of number 0, gradients those of number 1.
     void put_parameters() {
@@ -69,25 +103,31 @@ class StepWorkload : public EngineWorkload {
         });
     }
 
-    std::span<const shardkit::rules::UpdateRange> cut_runs() const { return runs_.span(); }
     std::size_t runs() const noexcept override { return runs_.size(); }
-    const Update* update() const { return update_.data(); }
-    const std::uint32_t* skip() const { return skip_.data(); }
 
     shardkit::HostBuffer<float> master_;
     shardkit::HostBuffer<T> gathered_;
     shardkit::HostBuffer<T> gradient_;
 
   private:
+    static constexpr shardkit::detail::HostConversions conversions =
+        shardkit::detail::host_conversions<shardkit::host::AnyKernels::Loops, Precision>();
+
+    static shardkit::detail::AnyRuleUpdate as_bytes(const typename Rule::template Update<float>& update) {
+        shardkit::detail::AnyRuleUpdate made;
+        std::memcpy(made.bytes, &update, sizeof update);
+        return made;
+    }
+
     shardkit::detail::EngineTable<shardkit::rules::UpdateRange> runs_;
-    shardkit::detail::EngineTable<Update> update_;
+    shardkit::detail::EngineTable<shardkit::detail::AnyRuleUpdate> update_;
     shardkit::detail::EngineTable<std::uint32_t> skip_;
 };
 
 /// AdamW's second step.
-template <class K, class T>
-class AdamW final : public StepWorkload<T, shardkit::rules::AdamWUpdate<float>> {
-    using Base = StepWorkload<T, shardkit::rules::AdamWUpdate<float>>;
+template <class T>
+class AdamW final : public StepWorkload<T, shardkit::rules::AdamWRule> {
+    using Base = StepWorkload<T, shardkit::rules::AdamWRule>;
     static constexpr shardkit::AdamWOptions options{};
     static constexpr double power1 = options.beta1 * options.beta1;
     static constexpr double power2 = options.beta2 * options.beta2;
@@ -105,13 +145,7 @@ class AdamW final : public StepWorkload<T, shardkit::rules::AdamWUpdate<float>> 
         for (float& square : squares) { square *= square; }
         this->put(exp_avg_sq_.span(), squares);
     }
-    void once() override {
-        K::update(this->stream_, this->cut_runs(), this->update(), this->skip(),
-                  shardkit::rules::UpdateSpans<float, T, T, 2>{this->master_.span(),
-                                                               this->gathered_.span(),
-                                                               this->gradient_.span(),
-                                                               {exp_avg_.span(), exp_avg_sq_.span()}});
-    }
+    void once() override { this->step({exp_avg_.data(), exp_avg_sq_.data()}); }
     std::uint64_t count_wrong() override {
         const auto exp_avg = this->template read<float>(exp_avg_.span());
         const auto exp_avg_sq = this->template read<float>(exp_avg_sq_.span());
@@ -134,9 +168,9 @@ class AdamW final : public StepWorkload<T, shardkit::rules::AdamWUpdate<float>> 
 };
 
 /// A step of SGD with momentum 0.9.
-template <class K, class T>
-class Sgd final : public StepWorkload<T, shardkit::rules::SgdUpdate<float>> {
-    using Base = StepWorkload<T, shardkit::rules::SgdUpdate<float>>;
+template <class T>
+class Sgd final : public StepWorkload<T, shardkit::rules::SgdRule> {
+    using Base = StepWorkload<T, shardkit::rules::SgdRule>;
     static constexpr shardkit::SgdOptions options{
         .learning_rate = 1e-3, .rule = shardkit::Momentum::classical, .momentum = 0.9, .weight_decay = 1e-2};
 
@@ -149,11 +183,7 @@ class Sgd final : public StepWorkload<T, shardkit::rules::SgdUpdate<float>> {
         this->put_parameters();
         this->put_values(momentum_.span(), 2);
     }
-    void once() override {
-        K::update(this->stream_, this->cut_runs(), this->update(), this->skip(),
-                  shardkit::rules::UpdateSpans<float, T, T, 1>{
-                      this->master_.span(), this->gathered_.span(), this->gradient_.span(), {momentum_.span()}});
-    }
+    void once() override { this->step({momentum_.data()}); }
     std::uint64_t count_wrong() override {
         const auto momentum = this->template read<float>(momentum_.span());
         return this->count_wrong_steps([&](std::size_t i, double parameter) {

@@ -29,9 +29,6 @@ struct OwnUpdate {
 };
 
 template <class Storage>
-using Spans = sk::rules::UpdateSpans<float, sk::bf16, float, 1, Storage>;
-
-template <class Storage>
 std::vector<float> updated(sk::detail::StateSpan<Storage, float> state) {
     std::vector<float> parameters(count);
     std::vector<float> gradient(count);
@@ -40,8 +37,13 @@ std::vector<float> updated(sk::detail::StateSpan<Storage, float> state) {
     for (int step = 0; step < steps; ++step) {
         for (std::size_t i = 0; i < count; ++i) { gradient[i] = gradient_of(i, step); }
         const std::uint64_t number = 0;
-        Kernels::update({}, OwnUpdate{},
-                        Spans<Storage>{parameters, gathered, gradient, {state}, {}, {.seed = 1, .steps = &number}});
+        sk::rules::UpdatedElements<float, 1, Storage> elements{
+            count, parameters.data(), false, nullptr, gradient.data(), {state}, {.seed = 1, .steps = &number}};
+        if (Storage::format != sk::StateFormat::full) { elements.gathered = gathered.data(); }
+        Kernels::update(OwnUpdate{}, elements);
+        if (elements.gathered == nullptr) {
+            Kernels::convert({}, std::span<const float>(parameters), std::span(gathered));
+        }
     }
     for (const sk::bf16 value : gathered) { parameters.push_back(static_cast<float>(value)); }
     return parameters;

@@ -65,6 +65,18 @@ struct UpdateSpans {
     std::span<float> scales{};
 };
 
+/// Neighbouring elements that the host updates, in the update's arithmetic type A.
+template <class A, std::size_t StateCount, class Storage>
+struct UpdatedElements {
+    std::size_t count;
+    void* masters;   ///< of A, or of bf16 where `half` says so
+    bool half;       ///< A is float, and so are states
+    bf16* gathered;  ///< where masters of float are written in bf16 too, with states that are not; else null
+    const A* gradients;
+    std::array<detail::StateSpan<Storage, A>, StateCount> states;
+    UpdateDraws draws;  ///< of states that are not stored in A
+};
+
 }  // namespace shardkit::rules
 
 namespace shardkit {

@@ -34,6 +34,7 @@ class AnyLaunches final : public spi::UpdateRunner {
   public:
     /// @throws UsageError for a group whose updates no file of the program launches on the device that has it
     void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
+        works_.clear();
         if (host_reads(rank.compute_stream())) { return; }
         for (const TrainedGroup& each : listed_) {
             const AnyUpdateWork update = work_at_rest(each, table.updates(), each.steps, skip);
@@ -45,16 +46,21 @@ class AnyLaunches final : public spi::UpdateRunner {
     }
     void run_one(const TrainedGroup& each, Rank& rank, const UpdateTable& table, const std::uint32_t* skip) override {
         if (device_ != nullptr) { return device_->run_one(each, rank, table, skip); }
-        run_update(each, rank.compute_stream(), 0, table.updates(), skip);
+        AnyUpdateWork work = work_at_rest(each, table.updates(), each.steps, skip);
+        run_update(each, work, rank.compute_stream(), 0);
     }
     void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation /*where*/) override {
         if (device_ != nullptr) { return device_->run(listed_.span(), rank, table, skip); }
-        for (const TrainedGroup& each : listed_) {
-            if (each.taken) { run_update(each, rank.compute_stream(), 0, table.updates(), skip); }
+        const Stream stream = rank.compute_stream();
+        for (std::size_t i = 0; i < listed_.size(); ++i) {
+            const TrainedGroup& each = listed_[i];
+            if (works_.size() == i) { works_.push_back(work_at_rest(each, table.updates(), each.steps, skip)); }
+            if (each.taken) { run_update(each, works_[i], stream, 0); }
         }
     }
 
   private:
+    List<AnyUpdateWork> works_;               // of those listed, made in the first step on the host
     std::unique_ptr<DeviceLaunches> device_;  // null on the host
 };
 

@@ -150,6 +150,8 @@ struct DeviceUpdates {
 /// Some neighbouring elements of an update, as far as they are in its arithmetic type.
 struct ElementsToUpdate {
     void* masters;
+    bool half;       ///< masters are bf16, and not of that type; states are full
+    bf16* gathered;  ///< where the update writes masters of fp32 too; states are not full; else null
     const void* gradients;
     std::size_t begin;  ///< of the first one among the work's
     std::size_t count;
@@ -204,16 +206,25 @@ class HostUpdate {
 
     void update(const rules::UpdateRange& range) const {
         const AnyRuleUpdate& update = work_.updates[range.update];
-        const bool gathers = work_.gathered != nullptr && to_.gather != nullptr;
+        const bool full = work_.format == StateFormat::full;
+        const bool gathers = work_.gathered != nullptr && to_.gather != nullptr && (full || !to_.gathers_halves);
         const bool rounds = updated_.round != nullptr && work_.rounds && work_.rest == nullptr;
-        const bool whole = !gathers && updated_.load == nullptr && work_.load_gradients == nullptr;
+        const bool half = updated_.half && full && work_.rest == nullptr && !rounds;
+        const bool loads = updated_.load != nullptr && work_.rest == nullptr && !half;
+        const bool whole = !gathers && !loads && work_.rest == nullptr && work_.load_gradients == nullptr;
         const std::size_t most = whole ? range.end - range.begin : block;
         alignas(64) std::byte masters[block_bytes];
         alignas(64) std::byte gradients[block_bytes];
         for (std::size_t begin = range.begin; begin < range.end; begin += most) {
             const std::size_t count = begin + most < range.end ? most : range.end - begin;
             ElementsToUpdate part{behind(work_.master, begin * size_of(work_.updated)),
-                                  behind(work_.gradient, begin * size_of(work_.gradients)), begin, count,
+                                  half,
+                                  full || !to_.gathers_halves
+                                      ? nullptr
+                                      : behind(static_cast<bf16*>(work_.gathered), begin * sizeof(bf16)),
+                                  behind(work_.gradient, begin * size_of(work_.gradients)),
+                                  begin,
+                                  count,
                                   range.element + (begin - range.begin)};
             void* const stored = part.masters;
             if (work_.load_gradients != nullptr) {
@@ -223,7 +234,7 @@ class HostUpdate {
             if (work_.rest != nullptr) {
                 to_.join(stored, work_.rest + begin, masters, count);
                 part.masters = masters;
-            } else if (updated_.load != nullptr) {
+            } else if (loads) {
                 updated_.load(stored, masters, count);
                 part.masters = masters;
             }
@@ -232,7 +243,7 @@ class HostUpdate {
                 to_.split(masters, stored, work_.rest + begin, count);
             } else if (rounds) {
                 updated_.round(masters, stored, count, work_.seed, *work_.steps, part.element);
-            } else if (updated_.store != nullptr) {
+            } else if (loads) {
                 updated_.store(masters, stored, count);
             }
             if (gathers) { to_.gather(stored, behind(work_.gathered, begin * size_of(work_.gathers)), count); }

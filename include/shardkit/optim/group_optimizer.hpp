@@ -105,11 +105,7 @@ class GroupOptimizer {
     OffloadedGroup& offloaded() noexcept { return offloaded_; }
 
     /// The gradient of the elements that this rank updates of its group, which may lie in a leased buffer.
-    static StoredElements gradient(Group& group) {
-        const IndexRange updated = group.geometry().updated;
-        return group.gradients().reduced().subspan(updated.begin - group.gradients().reduced_range().begin,
-                                                   updated.size());
-    }
+    static StoredElements gradient(Group& group) { return group.gradients().held(group.geometry().updated); }
 
     /// Appends what this rank holds of every state.
     void list(const GroupGeometry& group, List<HeldMemory>& held) const {

@@ -65,11 +65,12 @@ inline AnyUpdateWork work_in_step(const TrainedGroup& each, const AnyRuleUpdate*
     return work;
 }
 
-/// Makes the update of one group, which is not offloaded, in a step.
-inline void run_update(const TrainedGroup& each, const Stream& stream, unsigned long long capture,
-                       const AnyRuleUpdate* updates, const std::uint32_t* skip) {
+/// Makes the update of one group, which is not offloaded, in a step. `work` is as work_at_rest says.
+inline void run_update(const TrainedGroup& each, AnyUpdateWork& work, const Stream& stream,
+                       unsigned long long capture) {
     each.state->gradients().wait();
-    work_in_step(each, updates, skip).give(stream);
+    work.gradient = each.group->gradient(*each.state).data();
+    work.give(stream);
     each.state->parameters().end_update(stream.record(), capture);
 }
 

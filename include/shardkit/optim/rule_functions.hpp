@@ -268,17 +268,19 @@ class UpdatesOf : public Base {
     template <class A>
     static void update_in(const AnyUpdateWork& work, const AnyRuleUpdate& update, const ElementsToUpdate& elements) {
         const auto with = [&](auto n) {
-            rules::UpdateSpans<A, A, A, n, Storage> spans{};
-            spans.master = {static_cast<A*>(elements.masters), elements.count};
-            spans.gradient = {static_cast<const A*>(elements.gradients), elements.count};
-            std::size_t number = 0;
-            for (auto& state : spans.states) {
-                state = work.states[number++]
-                            .template as<typename decltype(spans)::StateStorage, A>(work.count)
-                            .subspan(elements.begin, elements.count);
+            using Stored = std::conditional_t<n == 0, FullStates, Storage>;
+            rules::UpdatedElements<A, n, Stored> its{elements.count,
+                                                     elements.masters,
+                                                     elements.half,
+                                                     elements.gathered,
+                                                     static_cast<const A*>(elements.gradients),
+                                                     {},
+                                                     {work.state_seed, work.steps, elements.element}};
+            for (std::size_t s = 0; s < n; ++s) {
+                its.states[s] =
+                    work.states[s].template as<Stored, A>(work.count).subspan(elements.begin, elements.count);
             }
-            spans.state_draws = {work.state_seed, work.steps, elements.element};
-            Loops::update(*reinterpret_cast<const Update<A>*>(update.bytes), spans);
+            Loops::update(*reinterpret_cast<const Update<A>*>(update.bytes), its);
         };
         if (!with_state_count<Update<A>, A>(StateCounts<Rule>{}, work.state_count, with)) { refuse_update(); }
     }

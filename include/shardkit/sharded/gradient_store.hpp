@@ -176,8 +176,10 @@ class GradientStore {
 
     /// Returns the reduced gradients on this rank: elements `reduced_range` of the flat buffer, as sums that are not
     /// yet divided.
-    StoredElements reduced() const noexcept {
-        return held_sums().subspan(reduced_range().begin - sums_range_.begin, reduced_range().size());
+    StoredElements reduced() const noexcept { return held(reduced_range()); }
+    /// Returns some of the sums of microbatches.
+    StoredElements held(IndexRange range) const noexcept {
+        return held_sums().subspan(range.begin - sums_range_.begin, range.size());
     }
     IndexRange reduced_range() const noexcept { return geometry_->range(geometry_->table.reduced); }
     /// Returns the sums of microbatches, of which `reduced` is a part where they are reduced further at last.

@@ -18,6 +18,7 @@ struct HostConversions {
     /// Of what an update changes.
     struct Updated {
         ElementType arithmetic;
+        bool half;  ///< bf16, which updates with full states also read and write as they are
         Convert load;
         Convert store;
         /// Stores stochastically; `element`: the number of the first one.
@@ -28,7 +29,8 @@ struct HostConversions {
     Updated masters;
     Updated stored;  ///< what is gathered and no codes, of a group without masters
     Convert load_sums;
-    Convert gather;  ///< masters, as they are stored
+    Convert gather;       ///< masters, as they are stored
+    bool gathers_halves;  ///< of fp32 as bf16, which updates with other states also do
     /// Begins the codes of masters, of which `begin` is the first and begins a block, and which are `count` in all.
     void (*begin_codes)(const void* masters, std::size_t count, void* codes, float* scales, std::size_t begin,
                         std::size_t end);
@@ -49,8 +51,8 @@ constexpr HostConversions host_conversions() noexcept {
     };
     const auto updated = [&]<class T>(std::type_identity<T> type) {
         constexpr std::type_identity<Arithmetic<T>> in_arithmetic{};
-        HostConversions::Updated made{element_type_of<Arithmetic<T>>, convert(type, in_arithmetic),
-                                      convert(in_arithmetic, type), nullptr};
+        HostConversions::Updated made{element_type_of<Arithmetic<T>>, std::is_same_v<T, bf16>,
+                                      convert(type, in_arithmetic), convert(in_arithmetic, type), nullptr};
         if constexpr (sizeof(T) == 2 && std::is_same_v<Arithmetic<T>, float>) {
             made.round = &Loops::template round<T>;
         }
@@ -64,6 +66,7 @@ constexpr HostConversions host_conversions() noexcept {
             made.begin_codes = &Loops::template begin_codes<Gather, Master>;
         } else {
             made.gather = convert(std::type_identity<Master>{}, std::type_identity<Gather>{});
+            made.gathers_halves = std::is_same_v<Master, float> && std::is_same_v<Gather, bf16>;
             made.stored = updated(std::type_identity<Gather>{});
         }
         if constexpr (can_split_master<Precision>) {

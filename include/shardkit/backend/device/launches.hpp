@@ -37,7 +37,8 @@ class BatchedLaunches final : public DeviceLaunches {
             return run_offloaded(std::span<const TrainedGroup>(&each, 1), rank, table, skip);
         }
         const Stream stream = rank.compute_stream();
-        run_update(each, stream, stream.capture(), table.updates(), skip);
+        AnyUpdateWork work = work_at_rest(each, table.updates(), each.steps, skip);
+        run_update(each, work, stream, stream.capture());
     }
     void run(std::span<const TrainedGroup> listed, Rank& rank, const UpdateTable& table,
              const std::uint32_t* skip) override {

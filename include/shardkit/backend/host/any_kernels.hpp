@@ -108,21 +108,13 @@ struct AnyKernels {
                              const double* scale, double* into) {
         run(stream, engine::NormPartial<T>{pieces, positions, scale, into});
     }
-    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
-              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
-    static void update(const Stream& stream, std::span<const rules::UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip,
-                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
-                       SourceLocation where = SourceLocation::current()) {
-        using Spans = rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>;
-        run(stream, engine::Update<Update, Spans>{ranges, updates, skip, spans, where});
-    }
 
   private:
     template <class Kernel>
     static void run(const Stream& stream, const Kernel& kernel) {
         if (stream.on_device()) { return shardkit::detail::give_to_device(stream, kernel); }
-        stream.submit([kernel] { kernel.template on<detail::InlineKernels>(shardkit::detail::InlineStream{}); });
+        stream.submit(
+            [kernel] { kernel.template on<shardkit::detail::HostKernels>(shardkit::detail::InlineStream{}); });
     }
 };
 

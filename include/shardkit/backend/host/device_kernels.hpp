@@ -21,10 +21,6 @@
 // would take for one: it is a variable that is null everywhere, until a file that can launch the kernel says so
 // before main.
 
-namespace shardkit::rules {
-struct UpdateRange;
-}  // namespace shardkit::rules
-
 namespace shardkit::engine {
 
 template <FloatingElement T>
@@ -192,20 +188,6 @@ struct RunFirst {
     template <class Kernels, class Stream>
     void on(const Stream& stream) const {
         Kernels::run_first(stream, first, n, work);
-    }
-};
-/// Makes one step of an optimizer over the elements in ranges.
-template <class Functor, class Spans>
-struct Update {
-    std::span<const rules::UpdateRange> ranges;
-    const Functor* updates;
-    const std::uint32_t* skip;
-    Spans spans;
-    SourceLocation where;
-
-    template <class Kernels, class Stream>
-    void on(const Stream& stream) const {
-        Kernels::update(stream, ranges, updates, skip, spans, where);
     }
 };
 /// What one kernel of a reduction does on a device: `count` elements become as many others.

@@ -173,107 +173,62 @@ struct HostKernels {
         }
     }
 
-    /// Makes one step of an optimizer over a shard, gathered values included; see UpdateSpans.
+    /// Makes one step of an optimizer over elements of a shard.
     /// Cost:   fp32 throughout: 12 bytes moved per element and 8 for each state, 4 for one in bf16, and 2.25 for one
-    /// in
-    ///         blocks of 8 bits; 2 more with a gathered 16-bit copy, 2 less with a 16-bit gradient. If an update's
-    ///         gradient_scale is 1, its unscaled() saves the multiplications.
-    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
-              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
-    static void update(InlineStream, const Update& update,
-                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
-                       SourceLocation where = SourceLocation::current()) {
-        using A = Arithmetic<Master>;
-        if constexpr (requires { update.gradient_scale == rules::Factor<A>(), update.unscaled(); }) {
-            if (update.gradient_scale == rules::Factor<A>()) {
-                return HostKernels::update({}, update.unscaled(), spans, where);
-            }
-        }
-        const std::size_t count = spans.master.size();
-        require_size("update", "gradient", spans.gradient.size(), count, where);
-        for (const auto& state : spans.states) { require_size("update", "a state", state.size(), count, where); }
-        constexpr bool gathers = !std::same_as<Master, Gather>;  // else the master is what is gathered
-        require_size("update", "gathered", spans.gathered.size(), gathers ? count : 0, where);
+    ///         in blocks of 8 bits. If an update's gradient_scale is 1, its unscaled() saves the multiplications.
+    template <class A, std::size_t StateCount, class Storage, rules::UpdateOf<A, StateCount> Update>
+    static void update(const Update& update, const rules::UpdatedElements<A, StateCount, Storage>& elements) {
         const auto step = [update](auto& parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
             update(parameter, states..., gradient);
         };
-        if constexpr (sizeof(Master) == 2) {
-            if (!spans.rest.empty()) { require_size("update", "rest", spans.rest.size(), count, where); }
-            if (spans.draws.steps != nullptr || !spans.rest.empty()) { return update_by_blocks(step, spans); }
+        if constexpr (requires { update.gradient_scale == rules::Factor<A>(), update.unscaled(); }) {
+            if (update.gradient_scale == rules::Factor<A>()) {
+                return HostKernels::update(update.unscaled(), elements);
+            }
         }
-        const host::detail::InOut<Master> parameters{spans.master.data()};
-        const host::detail::Input<Gradient> gradients{spans.gradient.data()};
-        if constexpr (!gathers) {
-            with_states(spans, 0, count, step, parameters, gradients);
-        } else {
-            with_states(
-                spans, 0, count,
-                [step](auto& target, auto& parameter, auto&... rest) __attribute__((always_inline)) {
-                    step(parameter, rest...);
-                    target = stored_as<Master>(parameter);
-                },
-                host::detail::Output<Gather>{spans.gathered.data()}, parameters, gradients);
+        const host::detail::InOut<A> masters{static_cast<A*>(elements.masters)};
+        // What is in use of what else takes a pass of its own.
+        if constexpr (Storage::format != StateFormat::full) {
+            if (elements.gathered != nullptr) {
+                return with_states(
+                    elements,
+                    [step](auto& gathered, auto& parameter, auto gradient, auto&... states)
+                        __attribute__((always_inline)) {
+                            step(parameter, gradient, states...);
+                            gathered = parameter;
+                        },
+                    host::detail::Output<bf16>{elements.gathered}, masters);
+            }
+        } else if constexpr (std::same_as<A, float>) {
+            if (elements.half) {
+                return with_states(elements, step, host::detail::InOut<bf16>{static_cast<bf16*>(elements.masters)});
+            }
         }
+        with_states(elements, step, masters);
     }
 
   private:
-    /// Calls f(lanes of the streams..., lanes of the states...) for the elements [at, at + count), where the streams
-    /// begin.
-    template <class Spans, class F, class... S>
-    static void with_states(const Spans& spans, std::size_t at, std::size_t count, const F& f, const S&... streams) {
-        using Storage = typename Spans::StateStorage;
-        constexpr std::size_t states = Spans::state_count;
+    /// Calls f(lanes of the streams..., of gradients, of the states...) for the elements.
+    template <class A, std::size_t Count, class Storage, class F, class... S>
+    static void with_states(const rules::UpdatedElements<A, Count, Storage>& elements, const F& f,
+                            const S&... streams) {
+        const host::detail::Input<A> gradients{elements.gradients};
         if constexpr (Storage::format == StateFormat::full) {
             [&]<std::size_t... Index>(std::index_sequence<Index...>) {
-                using A = typename Spans::A;
-                host::detail::for_each_lanes<A>(count, f, streams...,
-                                                host::detail::InOut<A>{spans.states[Index].data() + at}...);
+                host::detail::for_each_lanes<A>(elements.count, f, streams..., gradients,
+                                                host::detail::InOut<A>{elements.states[Index].data()}...);
             }
-            (std::make_index_sequence<states>{});
+            (std::make_index_sequence<Count>{});
         } else {
-            const rules::UpdateDraws& draws = spans.state_draws;
-            host::detail::StateStreams<Storage, states> to{{}, {}, draws.element + at};
-            for (std::size_t s = 0; s < states; ++s) {
-                to.pointers[s] = host::detail::state_pointers<Storage>(spans.states[s], at);
+            const rules::UpdateDraws& draws = elements.draws;
+            host::detail::StateStreams<Storage, Count> to{{}, {}, draws.element};
+            for (std::size_t s = 0; s < Count; ++s) {
+                to.pointers[s] = host::detail::state_pointers<Storage>(elements.states[s]);
             }
             for (std::size_t pair = 0; pair < to.draws.size(); ++pair) {
                 to.draws[pair] = StateDraws(draws.seed, *draws.steps, static_cast<std::uint32_t>(pair));
             }
-            host::detail::for_each_state_block(count, f, to, streams...);
-        }
-    }
-    /// Makes a step with stochastic rounding of the parameters, or with split ones: some blocks at a time, through
-    /// the arithmetic type.
-    template <class Step, class Spans>
-    static void update_by_blocks(const Step& step, const Spans& spans) {
-        using A = typename Spans::A;
-        using Master = typename Spans::Master;
-        const bool split = !spans.rest.empty();
-        ElementDraws draw(spans.draws.seed, split ? 0 : *spans.draws.steps);
-        A updated[256];
-        for (std::size_t at = 0; at < spans.master.size(); at += std::size(updated)) {
-            const std::size_t count = std::min(std::size(updated), spans.master.size() - at);
-            Master* const master = spans.master.data() + at;
-            const auto gradients = host::detail::Input<typename Spans::Gradient>{spans.gradient.data() + at};
-            if (split) {
-                std::uint16_t* const rest = spans.rest.data() + at;
-                host::detail::for_each_index(count, [&](std::size_t i) {
-                    updated[i] = SplitFloat::joined(std::bit_cast<std::uint16_t>(master[i]), rest[i]);
-                });
-                with_states(spans, at, count, step, host::detail::InOut<A>{updated}, gradients);
-                host::detail::for_each_index(count, SplitWork<Master>{updated, master, rest});
-                continue;
-            }
-            with_states(
-                spans, at, count,
-                [step](auto& target, auto parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
-                    step(parameter, gradient, states...);
-                    target = parameter;
-                },
-                host::detail::Output<A>{updated}, host::detail::Input<Master>{master}, gradients);
-            for (std::size_t i = 0; i < count; ++i) {
-                master[i] = rules::round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
-            }
+            host::detail::for_each_state_block(elements.count, f, to, streams..., gradients);
         }
     }
 

@@ -87,11 +87,11 @@ struct StatePointers {
     float* scales;  ///< one for each block, where elements are codes
 };
 template <class Storage, class Span>
-StatePointers<Storage> state_pointers(const Span& state, std::size_t at) noexcept {
+StatePointers<Storage> state_pointers(const Span& state) noexcept {
     if constexpr (StatePointers<Storage>::coded) {
-        return {state.codes.data() + at, state.scales.data() + at / Block8::block};
+        return {state.codes.data(), state.scales.data()};
     } else {
-        return {state.data() + at, nullptr};
+        return {state.data(), nullptr};
     }
 }
 /// The states of an update, and what decides their rounding.

@@ -20,26 +20,9 @@ namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 
 /// An optimizer's update of a range of elements, in a name of the target that the file is compiled for.
 struct RangeUpdates {
-    /// @param parts  the spans, which it cuts
-    template <class Update, class Spans>
-    static void update(const rules::UpdateRange& range, const Update& update, Spans&& parts,
-                       SourceLocation where = SourceLocation::current()) {
-        const auto part = [&](auto span) {
-            return span.empty() ? span : span.subspan(range.begin, range.end - range.begin);
-        };
-        parts.master = part(parts.master);
-        parts.gathered = part(parts.gathered);
-        parts.gradient = part(parts.gradient);
-        parts.rest = part(parts.rest);
-        for (auto& state : parts.states) { state = part(state); }
-        parts.draws.element = range.element;
-        parts.state_draws.element = range.element;
-        shardkit::detail::HostKernels::update(shardkit::detail::InlineStream{}, update, parts, where);
-    }
-    /// The same of elements that are all given.
-    template <class Update, class Spans>
-    static void update(const Update& update, const Spans& spans) {
-        shardkit::detail::HostKernels::update(shardkit::detail::InlineStream{}, update, spans);
+    template <class Update, class Elements>
+    static void update(const Update& update, const Elements& elements) {
+        shardkit::detail::HostKernels::update(update, elements);
     }
     // Those of a HostConversions.
     template <class From, class To>
@@ -88,37 +71,6 @@ struct RangeUpdates {
             give(stream, engine::RunFirst<First, Work>{*first, n, work});
         } else {
             give(stream, engine::ForEachIndex<Work>{n, work});
-        }
-    }
-};
-
-/// HostKernels with updates of ranges.
-struct InlineKernels : shardkit::detail::HostKernels {
-    using HostKernels::update;
-    /// Makes one step of an optimizer over the elements in `ranges`, each with updates[range.update]. Does nothing if
-    /// *skip is not 0. Where codes are gathered, it begins them too.
-    template <class Master, class Gather, class Gradient, std::size_t StateCount, class Storage,
-              rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
-    static void update(shardkit::detail::InlineStream, std::span<const rules::UpdateRange> ranges,
-                       const Update* updates, const std::uint32_t* skip,
-                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
-                       SourceLocation where = SourceLocation::current()) {
-        if constexpr (!shardkit::detail::is_coded<Gather>) {
-            if (*skip != 0) { return; }
-            for (const rules::UpdateRange& range : ranges) {
-                RangeUpdates::update(range, updates[range.update], rules::UpdateSpans(spans), where);
-            }
-        } else {
-            shardkit::detail::update_and_code(
-                ranges, *skip != 0, spans.master.size(),
-                [&](const rules::UpdateRange& range) {
-                    RangeUpdates::update(range, updates[range.update], shardkit::detail::without_gathered(spans),
-                                         where);
-                },
-                [&](std::size_t begin, std::size_t end) {
-                    RangeUpdates::begin_codes<Gather, Master>(spans.master.data(), spans.master.size(),
-                                                              spans.gathered.data(), spans.scales.data(), begin, end);
-                });
         }
     }
 };

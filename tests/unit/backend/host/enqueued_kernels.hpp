@@ -17,12 +17,14 @@
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
 
+#include "enqueued_update.hpp"
+
 namespace shardkit::test {
 
 /// The host's kernels in the order of any stream: `stream.submit(work)` decides when and where.
 template <class S>
 struct EnqueuedKernels {
-    using Loops = host::detail::InlineKernels;
+    using Loops = shardkit::detail::HostKernels;
 
     template <Element T>
     static void fill(const S& stream, std::span<T> to, std::type_identity_t<T> value) {
@@ -83,9 +85,8 @@ struct EnqueuedKernels {
               rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(const S& stream, std::span<const rules::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip,
-                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
-                       SourceLocation where = SourceLocation::current()) {
-        stream.submit([=] { Loops::update(shardkit::detail::InlineStream{}, ranges, updates, skip, spans, where); });
+                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
+        stream.submit([=] { update_on_host(ranges, updates, skip, spans); });
     }
 };
 

@@ -9,8 +9,6 @@
 #include <iterator>
 #include <limits>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <vector>
@@ -20,8 +18,8 @@
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
 
+#include "enqueued_update.hpp"
 #include "kernel_data.hpp"
-#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
@@ -60,8 +58,9 @@ struct State {
         sk::rules::UpdateSpans<Master, Gather, Gradient, StateCount> spans{
             part(master), part(gathered), part(gradient), {}};
         for (std::size_t s = 0; s < StateCount; ++s) { spans.states[s] = part(states[s]); }
-        if constexpr (std::is_same_v<Master, Gather>) { spans.gathered = {}; }  // the master is what is gathered
-        sk::detail::HostKernels::update({}, update, spans);
+        const std::uint32_t skip = 0;
+        const sk::rules::UpdateRange range{0, r.count, 0};
+        test::update_on_host(std::span(&range, 1), &update, &skip, spans);
         if constexpr (std::is_same_v<Master, Gather>) { std::ranges::copy(part(master), part(gathered).begin()); }
     }
     bool same_states(const State& other) const {
@@ -241,8 +240,12 @@ TEST_CASE("adamw: a 16-bit gathered copy of an fp32 master keeps small steps tha
     for (int step = 1; step <= 100; ++step) {
         power1 *= 0.9;
         power2 *= 0.999;
-        sk::detail::HostKernels::update(
-            {}, sk::rules::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0}, power1, power2, 1),
+        const auto update =
+            sk::rules::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0}, power1, power2, 1);
+        const std::uint32_t skip = 0;
+        const sk::rules::UpdateRange range{0, master.size(), 0};
+        test::update_on_host(
+            std::span(&range, 1), &update, &skip,
             sk::rules::UpdateSpans<float, sk::bf16, sk::bf16, 2>{master, gathered, gradient, {exp_avg, exp_avg_sq}});
         if (step == 1) { CHECK(gathered[8] == sk::bf16(1.0F)); }
     }
@@ -294,32 +297,6 @@ TEST_CASE("adamw: a gradient scale of 1, whose products are left out, gives the 
     check_unscaled<double, double, double>();
     check_unscaled<float, sk::bf16, sk::bf16>();
     check_unscaled<float, sk::fp16, sk::fp16>();
-}
-
-TEST_CASE("update: sizes that disagree are named") {
-    std::vector<float> five(5);
-    std::vector<float> three(3);
-    std::vector<sk::bf16> none;
-    const auto update = some_adamw<float>();
-    const sk::SourceLocation user{"user.cpp", 7};
-    const auto message = [&](const auto& how, const auto& spans) {
-        return thrown_message<std::invalid_argument>([&] { sk::detail::HostKernels::update({}, how, spans, user); });
-    };
-    using Spans = sk::rules::UpdateSpans<float, float, float, 2>;
-    CHECK(message(update, Spans{five, five, three, {five, five}}) ==
-          text_at("HostKernels::update: gradient has 3 elements, expected 5", user));
-    CHECK(message(update, Spans{five, {}, five, {three, five}}) ==
-          text_at("HostKernels::update: a state has 3 elements, expected 5", user));
-    CHECK(message(update, Spans{five, {}, five, {five, three}}) ==
-          text_at("HostKernels::update: a state has 3 elements, expected 5", user));
-    // A gathered copy is of another type than the master, which else is what is gathered.
-    CHECK(message(update, Spans{five, three, five, {five, five}}) ==
-          text_at("HostKernels::update: gathered has 3 elements, expected 0", user));
-    CHECK(message(update, sk::rules::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}}) ==
-          text_at("HostKernels::update: gathered has 0 elements, expected 5", user));
-    CHECK(message(some_sgd<float>(sk::Momentum::classical),
-                  sk::rules::UpdateSpans<float, float, float, 1>{five, {}, five, {}}) ==
-          text_at("HostKernels::update: a state has 0 elements, expected 5", user));
 }
 
 }  // namespace step_test
