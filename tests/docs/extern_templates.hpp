@@ -5,8 +5,6 @@
 
 #include <shardkit/backend/host/any_kernels.hpp>
 #include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/optim/any_launches.hpp>
-#include <shardkit/optim/optimizer_groups.hpp>
 #include <shardkit/optim/rule_functions.hpp>
 
 // Compiles once what each program of a page would otherwise compile again: templates that do not depend on the
@@ -15,9 +13,7 @@
 // The arguments are types and a keyword, which must not be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
 /// Instantiates everything. `prefix` is `extern`, or empty in the one file that has the code.
-#define SHARDKIT_TEMPLATES(prefix, Rule)                                                  \
-    prefix template class shardkit::detail::LaunchedGroups<shardkit::detail::AnyLaunches, \
-                                                           shardkit::detail::NoLaunches>; \
+#define SHARDKIT_TEMPLATES(prefix, Rule) \
     prefix template class shardkit::detail::FunctionsOf<Rule, shardkit::host::AnyKernels::Loops>;
 /// The same of the launch of threads.
 #define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
