@@ -68,9 +68,9 @@ struct Kernels : sk::test::BatchedKernels<Counted> {
     }
     template <class Update, class Spans>
     static void update(Counted stream, std::span<const sk::rules::UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip, const Spans& spans, sk::SourceLocation where = {}) {
+                       const std::uint32_t* skip, const Spans& spans) {
         launches.ranges.push_back(ranges.size());
-        Base::update(stream, ranges, updates, skip, spans, where);
+        Base::update(stream, ranges, updates, skip, spans);
     }
     template <class Entry>
     static void update_batch(Counted stream, const sk::engine::LaunchBatch<Entry>& batch) {
