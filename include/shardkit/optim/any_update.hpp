@@ -206,7 +206,7 @@ class HostUpdate {
 
     void update(const rules::UpdateRange& range) const {
         const AnyRuleUpdate& update = work_.updates[range.update];
-        const bool full = work_.format == StateFormat::full;
+        const bool full = work_.format == StateFormat::full || work_.state_count == 0;
         const bool gathers = work_.gathered != nullptr && to_.gather != nullptr && (full || !to_.gathers_halves);
         const bool rounds = updated_.round != nullptr && work_.rounds && work_.rest == nullptr;
         const bool half = updated_.half && full && work_.rest == nullptr && !rounds;

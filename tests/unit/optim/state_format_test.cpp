@@ -182,6 +182,33 @@ TEST_CASE("Lion's, SGD's and AMSGrad's states are stored likewise, on two meshes
     check([](const sk::Model& model) { return sk::AMSGrad{model, sk::states_in<sk::StateFormat::block8>}; });
 }
 
+struct Half : sk::Param<"half", sk::bf16, 67> {};
+
+TEST_CASE("bf16 parameters follow their masters under SGD without states, whatever format those would have") {
+    const auto moved = [](const auto& format) {
+        std::vector<float> values;
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            sk::Sharded<sk::Params<Half>, sk::FullShard> layer(rank, "layer");
+            layer.initialize([](auto, auto, std::size_t) { return 1.0; });
+            const sk::Model model{layer};
+            sk::SGD optimizer{model, format, {.learning_rate = 0.25}};
+            sk::Accumulation accumulation{model};
+            auto gradients = accumulation.gradients(layer);
+            for (sk::bf16& gradient : gradients.view(0)) { gradient = sk::bf16(1); }
+            accumulation.add(std::move(gradients));
+            optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
+            const auto window = layer.unshard();
+            if (rank.rank() != 0) { return; }
+            for (const sk::bf16 value : window.view(0)) { values.push_back(static_cast<float>(value)); }
+        });
+        return values;
+    };
+    const std::vector<float> expected(67, 0.5F);
+    CHECK(moved(sk::states_in<sk::StateFormat::full>) == expected);
+    CHECK(moved(sk::states_in<sk::StateFormat::bf16>) == expected);
+    CHECK(moved(sk::states_in<sk::StateFormat::block8>) == expected);
+}
+
 TEST_CASE("states follow full ones: the parameters after 200 steps differ by a part of what they have moved") {
     const auto moved = [](auto made) {
         std::vector<double> values;
