@@ -123,7 +123,7 @@ class OptimizerNumbers {
     OptimizerNumbers(const AnyOptions& options, std::vector<ParamGroup> param_groups, ElementType arithmetic,
                      SourceLocation where);
 
-    /// Adds one more group. @throws std::invalid_argument when another has its path
+    /// Adds one more group.
     void add_group(Rank& rank, const GroupGeometry& group, SourceLocation where);
     /// Takes the engine's memory, once there are all groups.
     void begin(Rank& rank);

@@ -182,7 +182,7 @@ class Rank : detail::NotCopied {
     /// same sets of axes.
     ///     rank.adopt(Axes<Dp>{}, communicator);
     /// @throws std::invalid_argument unless it has as many ranks as the sub-mesh and this rank at the same place, and
-    ///         where it is of this rank's world the same ranks
+    ///         where it is of this rank's world the same ranks; UsageError when a Sharded was made before
     Rank& adopt(const AxisNames& axes, const Communicator& adopted, std::size_t shard_group,
                 SourceLocation where = SourceLocation::current()) {
         return adopt(split_data(shard_group, where), axes, adopted, where);

@@ -60,6 +60,11 @@ class RankResources : NotCopied {
     }
     void adopt(const RankGroup& group, const Communicator& adopted, const std::string& label, SourceLocation where) {
         require_ranks(group, adopted, label, where);
+        if (!first_group.empty()) {
+            throw_usage_error(where, "adopt over ", label, ": '", first_group,
+                              "' was made before, and groups that are split alike share its communicators; expected "
+                              "adopt before the first Sharded");
+        }
         add_world();
         made.push_back({members_of(group), adopted.named(label)});
     }
@@ -87,6 +92,7 @@ class RankResources : NotCopied {
     List<Made> made;
     List<Kept> kept;
     List<const std::string*> living;  // paths of the groups
+    std::string first_group;          // the path of the first one that was made, whose communicators others share
 
   private:
     static std::vector<std::size_t> members_of(const RankGroup& group) {

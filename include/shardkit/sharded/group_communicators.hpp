@@ -17,6 +17,7 @@
 #include <shardkit/policy/group_mesh.hpp>
 #include <shardkit/rank/gather_values.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/rank/rank_resources.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
@@ -70,6 +71,7 @@ inline GroupCommunicators make_communicators(Rank& rank, std::string_view path, 
     const Communicator data = over(ranks.axes(Over::data));
     const Communicator tp = over(ranks.axes(Over::tp));
     const GroupCommunicators made{shards, replicas, data, tp, experts ? over(Axes<Ep>{}) : tp};
+    if (std::string& first = RankResources::of(rank).first_group; first.empty()) { first = path; }
     known.push_front({policy.shard_group, policy.shard_axes, experts, made});
     return made;
 }

@@ -15,6 +15,7 @@
 #include <shardkit/verbs/barrier.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 
@@ -162,6 +163,18 @@ TEST_CASE("adopted memory of another size is refused with both sizes") {
         CHECK_NOTHROW(Layer::adopt(rank, "mine", toy::linear_shapes(), {fits, {}}, {}));
         CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", toy::linear_shapes(), {fits_one_shard, {}}, {}),
                              doctest::Contains("expected 64"), std::invalid_argument);
+    });
+}
+
+TEST_CASE("Rank: a communicator is adopted before the first group, and behind it refused with its path") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        using Layer = toy::LinearLayer<sk::FullShard, sk::Precision<float>>;
+        rank.adopt(sk::Axes<sk::Dp>{}, rank.world());
+        { const Layer ended(rank, "first", toy::linear_shapes()); }
+        const Layer second(rank, "second", toy::linear_shapes());
+        CHECK_USAGE_ERROR(rank.adopt(sk::Axes<sk::Dp>{}, rank.world()),
+                          "adopt over dp: 'first' was made before, and groups that are split alike share its "
+                          "communicators; expected adopt before the first Sharded");
     });
 }
 
