@@ -1,7 +1,8 @@
 # The core of the compiled form, as a static library that is built where a target links it:
 #     target_link_libraries(trainer PRIVATE shardkit::compiled)
-# Without contraction and a project's -ffast-math, so that its bits are the same for all flags. SHARDKIT_COMPILED_PRECISIONS, set before, are the
-# precisions that it has, a shardkit::Precisions<...>. Headers joined by + are one source.
+# Without contraction and a project's -ffast-math, so that its bits are the same for all flags.
+# SHARDKIT_COMPILED_PRECISIONS, set before, are the precisions that it has, a shardkit::Precisions<...>. Headers joined
+# by + are one source.
 function(shardkit_add_compiled name suffix)
   set(sources)
   foreach(part ${ARGN})

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <shardkit/backend/host/any_kernels.hpp>
-#include <shardkit/compiled/interface.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>

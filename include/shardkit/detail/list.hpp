@@ -129,35 +129,4 @@ class List {
     std::size_t capacity_ = 0;
 };
 
-/// An entry of a list sorted by `key`.
-template <class KeyType, class ValueType>
-struct Keyed {
-    KeyType key;
-    ValueType value;
-};
-/// Returns the place of the first entry of a list sorted by `key` that is not below `key`.
-template <class Entry, class Key>
-std::size_t place_of(const List<Entry>& sorted, const Key& key) {
-    std::size_t begin = 0;
-    for (std::size_t end = sorted.size(); begin < end;) {
-        const std::size_t middle = begin + (end - begin) / 2;
-        if (sorted[middle].key < key) {
-            begin = middle + 1;
-        } else {
-            end = middle;
-        }
-    }
-    return begin;
-}
-/// Returns the entry with that key of a list sorted by `key`, and adds it where there is none.
-template <class Entry, class Key>
-Entry& entry_of(List<Entry>& sorted, const Key& key) {
-    const std::size_t place = place_of(sorted, key);
-    if (place == sorted.size() || key < sorted[place].key) {
-        sorted.push_back(Entry{key, {}});
-        for (std::size_t at = sorted.size() - 1; at > place; --at) { std::swap(sorted[at], sorted[at - 1]); }
-    }
-    return sorted[place];
-}
-
 }  // namespace shardkit::detail

@@ -16,7 +16,6 @@
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/range.hpp>
-#include <shardkit/detail/to_size.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/segments.hpp>
@@ -284,7 +283,7 @@ inline void GroupOptimizer::choose(Rank& rank, const GroupGeometry& group, std::
                                  const std::size_t at = before[parameter] + later.begin;
                                  if (at >= element + range.size()) { break; }
                                  if (at > element) {
-                                     const std::size_t end = range.begin + (at - to_size(element));
+                                     const std::size_t end = range.begin + (at - element);
                                      add(begin, end, choice, element + (begin - range.begin));
                                      begin = end;
                                  }
