@@ -155,8 +155,8 @@ inline void State::restore_numbers(const detail::SavedState& numbers, SourceLoca
     for (std::size_t i = 0; i < loss_scales_.size(); ++i) {
         const std::uint64_t counts = numbers.scalars[2 * i + 1].bits;
         loss_scales_[i].second->restore(std::bit_cast<double>(numbers.scalars[2 * i].bits),
-                                        static_cast<std::uint32_t>(counts),
-                                        static_cast<std::uint32_t>(counts >> 32U));
+                                        static_cast<std::uint32_t>(counts), static_cast<std::uint32_t>(counts >> 32U),
+                                        where);
     }
 }
 

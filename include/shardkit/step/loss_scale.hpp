@@ -51,7 +51,8 @@ class LossScale {
     /// Returns all of its numbers. Waits likewise.
     LossScaleState state(SourceLocation where = SourceLocation::current()) const;
     /// Continues from these numbers, as behind a load; see LossScaleState::restored.
-    void restore(double value, std::uint32_t clean_steps, std::uint32_t overflows = 0);
+    void restore(double value, std::uint32_t clean_steps, std::uint32_t overflows = 0,
+                 SourceLocation where = SourceLocation::current());
 
     /// Returns the numbers in the engine's memory, where kernels read them in the order of the compute stream.
     const LossScaleState* data() const noexcept;

@@ -79,8 +79,10 @@ inline detail::LossScaleMemory& LossScale::memory(SourceLocation where) const {
 SHARDKIT_CORE_INLINE LossScaleState LossScale::state(SourceLocation where) const {
     return memory(where).state.read();
 }
-SHARDKIT_CORE_INLINE void LossScale::restore(double value, std::uint32_t clean_steps, std::uint32_t overflows) {
-    memory({}).state.write(state({}).restored(value, clean_steps, overflows));
+SHARDKIT_CORE_INLINE void LossScale::restore(double value, std::uint32_t clean_steps, std::uint32_t overflows,
+                                             SourceLocation where) {
+    auto& its = memory(where).state;
+    its.write(its.read().restored(value, clean_steps, overflows));
 }
 inline detail::LossScaleUse LossScale::use(SourceLocation where) {
     detail::LossScaleMemory& its = memory(where);
