@@ -211,9 +211,10 @@ SHARDKIT_CORE_INLINE std::size_t OptimizerFrame::bytes_beside_states(SourceLocat
     return groups_->bytes();
 }
 
-SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
-                                                    std::vector<ParamGroup> param_groups, SourceLocation where,
-                                                    Owned<OptimizerGroups>&& groups)
+[[gnu::cold]] SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
+                                                                  std::vector<ParamGroup> param_groups,
+                                                                  SourceLocation where,
+                                                                  Owned<OptimizerGroups>&& groups)
     : Optimizer(model),
       numbers_(new OptimizerNumbers(options, std::move(param_groups), narrowest_arithmetic(model, where), where)),
       groups_(std::move(groups)) {
@@ -241,8 +242,9 @@ SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const An
         where);
 }
 
-SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
-                                                    std::vector<ParamGroup> param_groups, SourceLocation where)
+[[gnu::cold]] SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
+                                                                  std::vector<ParamGroup> param_groups,
+                                                                  SourceLocation where)
     : OptimizerFrame(model, options, std::move(param_groups), where,
                      Owned<OptimizerGroups>(new OptimizerGroups(OptimizerGroups::Runner(new AnyLaunches)))) {}
 SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(OptimizerFrame&&) noexcept = default;

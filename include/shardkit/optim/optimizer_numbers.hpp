@@ -225,8 +225,9 @@ class OptimizerNumbers {
     std::optional<BeginStep> first_;
 };
 
-inline OptimizerNumbers::OptimizerNumbers(const AnyOptions& options, std::vector<ParamGroup> param_groups,
-                                          ElementType arithmetic, SourceLocation where)
+[[gnu::cold]] inline OptimizerNumbers::OptimizerNumbers(const AnyOptions& options,
+                                                        std::vector<ParamGroup> param_groups, ElementType arithmetic,
+                                                        SourceLocation where)
     : options_(options),
       arithmetic_(arithmetic),
       given_rate_(options.learning_rate),
@@ -245,7 +246,7 @@ inline void OptimizerNumbers::add_group(Rank& rank, const GroupGeometry& group, 
     }
 }
 
-inline void OptimizerNumbers::begin(Rank& rank) {
+[[gnu::cold]] inline void OptimizerNumbers::begin(Rank& rank) {
     rank_ = &rank;
     // Here, so that the first step allocates nothing but the norm's buffers.
     static_cast<void>(rank.kept<NormMemory>());

@@ -120,7 +120,7 @@ class UpdateTable {
     EngineTable<AnyRuleUpdate> updates_;
 };
 
-inline void UpdateTable::upload(Rank& rank) {
+[[gnu::cold]] inline void UpdateTable::upload(Rank& rank) {
     groups_ = {rank, listed_groups_.data(), listed_groups_.size()};
     hypers_ = {rank, listed_hypers_.data(), size()};
     taken_ = List<char>(listed_groups_.size());

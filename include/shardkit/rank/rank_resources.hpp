@@ -46,7 +46,7 @@ class RankResources : NotCopied {
     static RankResources& of(const Rank& rank) noexcept { return *rank.resources_; }
 
     /// Returns the communicator over a group of ranks under a label, and makes it on first use.
-    Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {
+    [[gnu::cold]] Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {
         std::vector<std::size_t> members = members_of(group);
         add_world();
         // Groups of one set of axes are translations of each other: all ranks find one, or none does. The last one
@@ -136,8 +136,8 @@ SHARDKIT_CORE_INLINE Deadline::Deadline(const Communicator& comm, std::int64_t m
 }
 SHARDKIT_CORE_INLINE Deadline::~Deadline() { journal_.exchange_limit(before_); }
 
-SHARDKIT_CORE_INLINE Rank::Rank(const AxisGrid& grid, const Communicator& world, RankOptions options, Streams streams,
-                                SourceLocation where)
+[[gnu::cold]] SHARDKIT_CORE_INLINE Rank::Rank(const AxisGrid& grid, const Communicator& world, RankOptions options,
+                                              Streams streams, SourceLocation where)
     : grid_(grid), options_(options), streams_(streams), rank_(world.rank()), world_size_(world.size()) {
     detail::require_stack(where);
     if (const bool device = streams.compute.on_device(); device != world.communication_stream().on_device()) {

@@ -54,8 +54,9 @@ struct KnownCommunicators {
 /// Makes the communicators of a group that `policy` shards, of experts or of other parameters. Collective over the
 /// mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp
-inline GroupCommunicators make_communicators(Rank& rank, std::string_view path, const rules::PolicyValues& policy,
-                                             bool experts, SourceLocation where) {
+[[gnu::cold]] inline GroupCommunicators make_communicators(Rank& rank, std::string_view path,
+                                                           const rules::PolicyValues& policy, bool experts,
+                                                           SourceLocation where) {
     if (path.empty()) { throw_invalid_argument(where, "Sharded: the path is empty, expected a name as 'blocks.3'"); }
     auto& known = rank.kept<KnownCommunicators>().known;
     for (const auto& each : known) {

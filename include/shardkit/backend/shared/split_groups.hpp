@@ -69,7 +69,7 @@ struct SplitGroups {
     SplitGroups() = default;
     /// Splits by `wishes[q]`, which has rank q's color and key. The caller is `rank`.
     template <class Wishes>
-    SplitGroups(const Wishes& wishes, std::size_t rank) {
+    [[gnu::cold]] SplitGroups(const Wishes& wishes, std::size_t rank) {
         std::vector<std::size_t> colors;
         for (const auto& wish : wishes) {
             const auto at = std::lower_bound(colors.begin(), colors.end(), wish.color);

@@ -40,7 +40,8 @@ struct SplitResult {
 /// rank. The first member makes the group, and the others take its address. A template, so that a file that splits
 /// nothing compiles none of it.
 template <class Handle>
-SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key, const shardkit::Call& call) {
+[[gnu::cold]] SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key,
+                                      const shardkit::Call& call) {
     struct Wish {
         std::size_t color;
         std::size_t key;
