@@ -6,7 +6,7 @@
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/step/model.hpp>
 
-namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+namespace shardkit::detail SHARDKIT_FACE {
 class AverageUpdates;
 }
 

@@ -91,7 +91,7 @@ struct SetMovingAverage {
 
 }  // namespace shardkit::detail
 
-namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+namespace shardkit::detail SHARDKIT_FACE {
 
 /// The updates of a moving average.
 class AverageUpdates {
@@ -317,7 +317,7 @@ class AverageUpdates {
     StatementsHandle stated_;  // of the decay
 };
 
-}  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
+}  // namespace shardkit::detail SHARDKIT_FACE
 
 namespace shardkit SHARDKIT_FACE {
 
@@ -327,7 +327,10 @@ SHARDKIT_CORE_INLINE MovingAverage::MovingAverage(MovingAverage&& other) noexcep
 SHARDKIT_CORE_INLINE MovingAverage& MovingAverage::operator=(MovingAverage&& other) noexcept = default;
 SHARDKIT_CORE_INLINE MovingAverage::~MovingAverage() = default;
 SHARDKIT_CORE_INLINE void MovingAverage::update(double decay, SourceLocation where) {
-    if (!updates_) { throw_usage_error(where, "a MovingAverage was used after it was moved from"); }
+    if (!updates_) {
+        throw_usage_error(where,
+                          "a MovingAverage was used after it was moved from: use the one that it was moved to");
+    }
     updates_->update(decay, where);
 }
 

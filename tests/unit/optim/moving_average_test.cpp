@@ -192,6 +192,9 @@ TEST_CASE("moving average: what does not go together is refused, and changes not
         moving.update(0.5);
         const auto window = average.unshard();
         CHECK(window.view("weight")[1] == 1.25F);  // equal to the weights, it stays so
+        const sk::MovingAverage moved(std::move(moving));
+        CHECK_USAGE_ERROR(moving.update(0.5),
+                          "a MovingAverage was used after it was moved from: use the one that it was moved to");
     });
 }
 
