@@ -96,6 +96,7 @@ TEST_CASE("a loss scale that was moved from says so, with the user's line") {
         const std::string text = "a LossScale was used after it was moved from: use the one that it was moved to";
         CHECK_USAGE_ERROR(loss_scale.value(), text);
         CHECK_USAGE_ERROR(loss_scale.skipped_steps(), text);
+        CHECK_USAGE_ERROR(loss_scale.restore(4, 7), text);
         CHECK(loss_scale.data() == nullptr);
         sk::Accumulation accumulation{model};
         accumulation.add_zero(layer);

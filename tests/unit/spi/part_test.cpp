@@ -175,9 +175,6 @@ TEST_CASE("spi: what an optimizer holds is listed with its progress, and a loss 
         loss_scale.restore(4, 7);
         CHECK(loss_scale.state().value() == 4);
         CHECK(loss_scale.state().clean_steps() == 7);
-        const sk::LossScale moved(std::move(loss_scale));
-        CHECK_USAGE_ERROR(loss_scale.restore(4, 7),
-                          "a LossScale was used after it was moved from: use the one that it was moved to");
     });
 }
 
