@@ -254,8 +254,8 @@ STATES = [
     (BLOCK8, "a NaN that is hidden", "return std::numeric_limits<float>::quiet_NaN();", "return 0.0F;"),
     (STORAGE, "draws that repeat after 2^32 elements", "return key_ ^ high(element) * spread;", "return key_;"),
     ("shardkit/optim/rule_functions.hpp", "states' elements by their place in the shard",
-     "spans.state_draws = {work.state_seed, work.steps, elements.element};",
-     "spans.state_draws = {work.state_seed, work.steps, elements.begin};"),
+     "{work.state_seed, work.steps, elements.element}};",
+     "{work.state_seed, work.steps, elements.begin}};"),
     ("shardkit/optim/group_optimizer.hpp", "groups whose states draw the same", "seed.add(group.path);",
      "static_cast<void>(0);"),
 ]

@@ -42,7 +42,8 @@ void update_on_host(std::span<const rules::UpdateRange> ranges, const Update* up
     static constexpr auto conversions = detail::host_conversions<
         host::detail::RangeUpdates,
         detail::FourTypes<Gather, Gradient, Gradient, std::conditional_t<kept, Master, A>>>();
-    std::vector<detail::AnyRuleUpdate> table;
+    struct alignas(detail::KnownRuleUpdate<Update>) Aligned : detail::AnyRuleUpdate {};
+    std::vector<Aligned> table;
     for (const rules::UpdateRange& range : ranges) {
         while (table.size() <= range.update) {
             const Update& next = updates[table.size()];
@@ -74,12 +75,14 @@ void update_on_host(std::span<const rules::UpdateRange> ranges, const Update* up
         .format = Storage::format,
         .state_count = StateCount,
     };
-    for (std::size_t s = 0; s < StateCount; ++s) {
-        if constexpr (Storage::format == StateFormat::block8) {
-            work.states[s] = {reinterpret_cast<std::byte*>(spans.states[s].codes.data()),
-                              spans.states[s].scales.data()};
-        } else {
-            work.states[s] = {reinterpret_cast<std::byte*>(spans.states[s].data()), nullptr};
+    if constexpr (StateCount > 0) {
+        for (std::size_t s = 0; s < StateCount; ++s) {
+            if constexpr (Storage::format == StateFormat::block8) {
+                work.states[s] = {reinterpret_cast<std::byte*>(spans.states[s].codes.data()),
+                                  spans.states[s].scales.data()};
+            } else {
+                work.states[s] = {reinterpret_cast<std::byte*>(spans.states[s].data()), nullptr};
+            }
         }
     }
     work();
