@@ -93,7 +93,7 @@ class Group : NotCopied {
     StepState& step() noexcept { return step_; }
     const StepState& step() const noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
-    /// The schedule recorder or follower that is attached to this group, if any.
+    /// The observer of its model, if any.
     ObservedGroup& observed() noexcept { return observed_; }
     /// Returns the digests that ranks compare within each collective that moves the group's values.
     GroupStatements& statements() noexcept { return statements_; }

@@ -18,7 +18,7 @@
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
-/// Returns the recorder or follower that is attached to all of the groups, null if there is none.
+/// Returns the observer of all of the groups, null if there is none.
 inline spi::StepObserver* observer_of(const Model& groups, SourceLocation where) {
     spi::StepObserver* first = nullptr;
     std::size_t number = 0;

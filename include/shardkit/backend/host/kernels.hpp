@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +21,6 @@
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/core/split_float.hpp>
-#include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
