@@ -58,6 +58,8 @@ class Groups {
 ///     for (spi::Group& group : spi::groups(model)) { ... }
 /// @throws UsageError when the model was moved from
 inline Groups groups(const Model& model, SourceLocation where = SourceLocation::current()) { return {model, where}; }
+/// A temporary ends before the loop begins.
+Groups groups(const Model&& model, SourceLocation where = SourceLocation::current()) = delete;
 
 }  // namespace shardkit::spi SHARDKIT_CHECKED_BUILD
 

@@ -29,6 +29,12 @@ namespace part_test {
 
 namespace {
 
+template <class M>
+concept HasGroups = requires(M&& model) {
+    sk::spi::groups(std::forward<M>(model));
+};
+static_assert(HasGroups<const sk::Model&> && HasGroups<sk::Model&> && !HasGroups<sk::Model>);
+
 /// Reports a step of a model: its acts, the sum of each group's gradients before they are divided, and how many
 /// numbers each group's optimizer states have. Each element of the model counts once, whatever the mesh and the
 /// policies.
