@@ -2,7 +2,8 @@
 """check_sums.py CORE -- COMPILER [flags]: arithmetic of the core is the core's, however a trainer is compiled.
 
 A trainer with verbs of its own (verbs.cpp), compiled with -ffast-math and its kin, defines no function with floating
-arithmetic under a name of the core's, and has the same bits in both orders of linking. CORE is the core's archive."""
+arithmetic under a name of the core's, and has the same bits in both orders of linking. Loops of the core have names that no header-only file has, which may
+contract: else the order of linking chose the bits of optimizers. CORE is the core's archive."""
 import pathlib
 import re
 import subprocess
@@ -40,12 +41,22 @@ def functions_of(binary):
             if len(words := line.split()) == 3 and words[1] in "tTwW"}
 
 
+def demangled(names):
+    return subprocess.run(["c++filt"], input="\n".join(names), stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def check_loops(of_core):
+    loops = re.findall(r"shardkit::host::detail::((?:\w+::)*)(?:RangeUpdates|for_each_lanes)\b", demangled(of_core))
+    shared = sum("of_core::" not in namespaces for namespaces in loops)
+    if shared or len(loops) < 100:
+        sys.exit(f"{shared} of {len(loops)} names of the core's loops may be those of a header-only file")
+
+
 def check(core, of_core, compiler, folder, flags):
     trainer, program = folder / "verbs.o", folder / "verbs"
     run(*compiler, *flags.split(), "-DSHARDKIT_COMPILED", "-c", pathlib.Path(__file__).with_name("verbs.cpp"), "-o", trainer)
     if both := with_arithmetic(trainer) & of_core:
-        names = subprocess.run(["c++filt", *sorted(both)], stdout=subprocess.PIPE, text=True, check=True).stdout
-        sys.exit(f"{flags}: {len(both)} functions of the core's that this file has too:\n{names[:3000]}")
+        sys.exit(f"{flags}: {len(both)} functions of the core's that this file has too:\n{demangled(sorted(both))[:3000]}")
     whole = ("-Wl,--whole-archive", core, "-Wl,--no-whole-archive")
     for order in ((trainer, *whole), (*whole, trainer)):
         run(*compiler, *order, "-pthread", "-o", program)
@@ -62,6 +73,7 @@ def main():
     of_core = functions_of(core)
     if len(of_core) < 1000:
         sys.exit(f"{core} has {len(of_core)} functions: this check looks for code that is gone")
+    check_loops(of_core)
     with tempfile.TemporaryDirectory(prefix="shardkit-sums-") as name:
         for flags in FLAGS:
             check(core, of_core, compiler, pathlib.Path(name), flags)

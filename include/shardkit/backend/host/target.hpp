@@ -5,7 +5,8 @@
 // choose. Files of one program may be compiled for unlike processors, and of the functions of one name the linker
 // keeps one: lanes of 16 bytes would be handed to loops on 32. So lanes and what chooses among them are in inline
 // namespaces that say all that decides. So does a file whose arithmetic is not IEEE's, in which a maximum is not
-// the NaN that it should be, and a trainer's file of the compiled form, as no macro says whether it contracts.
+// the NaN that it should be, and so do the core of the compiled form, which does not contract, and a trainer's files
+// of it, as no macro says whether they do.
 
 #if defined(__AVX__)
 #define SHARDKIT_HOST_AVX ::inline with_avx
@@ -40,8 +41,10 @@
 #else
 #define SHARDKIT_HOST_MATH
 #endif
-#ifdef SHARDKIT_COMPILED
+#if defined(SHARDKIT_COMPILED)
 #define SHARDKIT_HOST_FORM ::inline compiled_form
+#elif defined(SHARDKIT_CORE)
+#define SHARDKIT_HOST_FORM ::inline of_core
 #else
 #define SHARDKIT_HOST_FORM
 #endif
