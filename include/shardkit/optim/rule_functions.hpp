@@ -276,9 +276,11 @@ class UpdatesOf : public Base {
                                                      static_cast<const A*>(elements.gradients),
                                                      {},
                                                      {work.state_seed, work.steps, elements.element}};
-            for (std::size_t s = 0; s < n; ++s) {
-                its.states[s] =
-                    work.states[s].template as<Stored, A>(work.count).subspan(elements.begin, elements.count);
+            if constexpr (n > 0) {
+                for (std::size_t s = 0; s < n; ++s) {
+                    its.states[s] =
+                        work.states[s].template as<Stored, A>(work.count).subspan(elements.begin, elements.count);
+                }
             }
             Loops::update(*reinterpret_cast<const Update<A>*>(update.bytes), its);
         };
