@@ -46,7 +46,7 @@ def demangled(names):
 
 
 def check_loops(of_core):
-    loops = re.findall(r"shardkit::host::detail::((?:\w+::)*)(?:RangeUpdates|for_each_lanes)\b", demangled(of_core))
+    loops = re.findall(r"shardkit::(?:host::)?detail::((?:\w+::)*)(?:HostKernels|RangeUpdates|for_each_lanes)\b", demangled(of_core))
     shared = sum("of_core::" not in namespaces for namespaces in loops)
     if shared or len(loops) < 100:
         sys.exit(f"{shared} of {len(loops)} names of the core's loops may be those of a header-only file")

@@ -30,6 +30,10 @@ namespace shardkit::detail {
 /// Stands for a stream where loops run in the caller.
 struct InlineStream {};
 
+}  // namespace shardkit::detail
+
+namespace shardkit::detail SHARDKIT_HOST_TARGET {
+
 /// Element-wise and reduction loops in the caller's thread, on short vectors.
 /// Alignment: that of an element.   Cost: one pass over the spans; no allocation.
 /// An element's result depends on that element alone, not on its place in the span. Therefore shards give the same
@@ -255,4 +259,4 @@ struct HostKernels {
     }
 };
 
-}  // namespace shardkit::detail
+}  // namespace shardkit::detail SHARDKIT_HOST_TARGET
