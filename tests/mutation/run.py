@@ -247,15 +247,14 @@ CODES = [
     (SPLIT, "an upper half that is cut off", "[[word + 0x8000U]]", "word"),
     ("shardkit/backend/host/states.inc", "draws that begin anew in every block",
      "draw_block(states.draws[pair], [[states.element + b * Block8::block]], drawn[pair], parts);", "states.element"),
+    ("shardkit/optim/rule_functions.hpp", "states' elements by their place in the shard",
+     "{work.state_seed, work.steps, [[elements.element]]}", "elements.begin"),
 ]
 STATES = [
     (BLOCK8, "squares that become zero", "return larger_word(code, W(smaller_word(word, 1U) + (offset >> 18U)));",
      "return code;"),
     (BLOCK8, "a NaN that is hidden", "return std::numeric_limits<float>::quiet_NaN();", "return 0.0F;"),
     (STORAGE, "draws that repeat after 2^32 elements", "return key_ ^ high(element) * spread;", "return key_;"),
-    ("shardkit/optim/rule_functions.hpp", "states' elements by their place in the shard",
-     "{work.state_seed, work.steps, elements.element}};",
-     "{work.state_seed, work.steps, elements.begin}};"),
     ("shardkit/optim/group_optimizer.hpp", "groups whose states draw the same", "seed.add(group.path);",
      "static_cast<void>(0);"),
 ]
