@@ -6,8 +6,8 @@
 
 namespace shardkit::detail {
 
-/// A std::unique_ptr for headers of the face: <memory> would add a quarter to what a file of the compiled form takes to
-/// compile, and g++ makes about thirty functions of a std::unique_ptr of one more type, without optimization.
+/// A std::unique_ptr for headers of the face: <memory> would add a quarter to what a file of the compiled form takes
+/// to compile, and g++ makes about thirty functions of a std::unique_ptr of one more type, without optimization.
 template <class T>
 class Owned {
   public:

@@ -111,9 +111,7 @@ class Group : NotCopied {
     /// Checks that no values are half written. @throws UsageError, which names `verb`, where some are
     void require_whole(std::string_view verb, SourceLocation where) const {
         step_.require_not_updated(path(), verb, where);
-        if (!torn_.empty()) [[unlikely]] {
-            torn_.require_whole(path(), geometry_.parameters.span(), verb, where);
-        }
+        if (!torn_.empty()) [[unlikely]] { torn_.require_whole(path(), geometry_.parameters.span(), verb, where); }
     }
 
     /// How often loads of checkpoints have read a parameter's values, and that one has.

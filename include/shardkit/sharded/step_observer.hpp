@@ -12,10 +12,10 @@
 
 namespace shardkit::spi {
 
-/// Sees every act of a step on a model's groups, as a recorder does, or leads it, as a follower of schedules does: the
-/// verbs then leave gathers and reductions to the observer, which gives them to the streams (ParameterStore::hold,
-/// GradientStore::issue), in memory of its choice (GradientStore::place). Functions that it does not override do
-/// nothing. Groups call it between begin_step and end_step.
+/// Sees every act of a step on a model's groups, as a recorder does, or leads it, as a follower of schedules does:
+/// the verbs then leave gathers and reductions to the observer, which gives them to the streams
+/// (ParameterStore::hold, GradientStore::issue), in memory of its choice (GradientStore::place). Functions that it
+/// does not override do nothing. Groups call it between begin_step and end_step.
 class StepObserver : detail::NotCopied {
   public:
     using Act = schedule::Act;
