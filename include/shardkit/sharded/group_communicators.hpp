@@ -72,7 +72,7 @@ struct KnownCommunicators {
     const Communicator replicas = over(ranks.axes(Over::replicas));
     const Communicator data = over(ranks.axes(Over::data));
     const Communicator tp = over(ranks.axes(Over::tp));
-    const GroupCommunicators made{shards, replicas, data, tp, experts ? over(Axes<Ep>{}) : tp};
+    GroupCommunicators made{shards, replicas, data, tp, experts ? over(Axes<Ep>{}) : tp};
     if (std::string& first = RankResources::of(rank).first_group; first.empty()) { first = path; }
     known.push_front({policy.shard_group, policy.shard_axes, experts, made});
     return made;
