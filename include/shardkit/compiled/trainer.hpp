@@ -16,7 +16,6 @@
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_list.hpp>
-#include <shardkit/policy/named_policy.hpp>
 #include <shardkit/policy/policies.hpp>
 #include <shardkit/rank/all_reduce_value.hpp>
 #include <shardkit/rank/rank.hpp>

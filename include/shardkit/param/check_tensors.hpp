@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <span>
 #include <string_view>
 
@@ -18,6 +17,7 @@ void check_tensors(std::string_view path, std::span<const ParameterRecord> tenso
 
 #ifndef SHARDKIT_COMPILED
 #include <cstddef>
+#include <map>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/param/shapes.hpp>
