@@ -35,7 +35,6 @@ class Launch {
 struct Kernels : host_functions::Kernels, shardkit::gpu::detail::LaunchedKernels<Launch> {
     using Launched = shardkit::gpu::detail::LaunchedKernels<Launch>;
     using Launched::accumulate;
-    using Launched::accumulate_pair;
     using Launched::combine;
     using Launched::convert;
     using Launched::convert_rows;

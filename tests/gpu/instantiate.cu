@@ -20,15 +20,13 @@ using namespace shardkit::gpu;
 #define FROM_TO(From, To)         \
     LAUNCH(ConvertPass<From, To>) \
     LAUNCH(AccumulatePass<From, To>)
-#define FLOATING(T)                       \
-    LAUNCH(ConvertRowsPass<T, double>)    \
-    LAUNCH(ConvertRowsPass<T, float>)     \
-    FROM_TO(T, double)                    \
-    FROM_TO(T, float)                     \
-    FROM_TO(T, bf16)                      \
-    FROM_TO(T, fp16)                      \
-    LAUNCH(AccumulatePairPass<T, double>) \
-    LAUNCH(AccumulatePairPass<T, float>)
+#define FLOATING(T)                    \
+    LAUNCH(ConvertRowsPass<T, double>) \
+    LAUNCH(ConvertRowsPass<T, float>)  \
+    FROM_TO(T, double)                 \
+    FROM_TO(T, float)                  \
+    FROM_TO(T, bf16)                   \
+    FROM_TO(T, fp16)
 
 ELEMENT(double)
 ELEMENT(float)

@@ -345,7 +345,7 @@ TREE = [
 ORDER = "shardkit/policy/slice_order.hpp"
 GRADIENTS = "shardkit/sharded/gradient_store.hpp"
 SLICE = "return group * order.together * order.microbatches() + microbatch * order.together + place;"
-BOTH = "return adds.accumulate_pair(stream, addend, sum(at + 1), sum(at));"
+JOIN = "elements_->sums.accumulate(stream, sum(at), sum(at - 1));"
 ADDED_UP = "add_up(elements_->sums, summed(), slices ? subtotal(0) : addend(), target);"
 SLICES = [
     (ORDER, "slices taken in turns of all ranks", SLICE, "return microbatch * order.ranks + rank;"),
@@ -356,17 +356,11 @@ SLICES = [
      "return {policy.slices, dp, 1};"),
     (ORDER, "ranks that reduce at the end take slices in turns", "return {policy.slices, dp, !each ? 1 : all ? dp : policy.shard_group};",
      "return {policy.slices, dp, policy.slices > dp ? dp : 1};"),
-    (GRADIENTS, "the lowest level lost", "add_on(by, last);", "static_cast<void>(last);"),
-    *[(GRADIENTS, f"level {m} of the stack lost", BOTH,
-       f"if (carry.depth - at != {m}) {{ {BOTH} }} else {{ return elements_->sums.accumulate(stream, sum(at + 1), sum(at)); }}")
-      for m in (2, 4)],
-    *[(GRADIENTS, f"level {m} of the stack not joined", BOTH,
-       f"if (carry.depth - at != {m}) {{ {BOTH} }} else {{ return adds.accumulate(stream, addend, sum(at)); }}")
-      for m in (2, 4)],
-    (GRADIENTS, "levels behind the first two lost", "while (at > end) { add_on(elements_->sums, sum(at)); }", "static_cast<void>(end);"),
-    (GRADIENTS, "a single level lost", "adds.accumulate(stream, addend, sum(--at));", "--at;"),
-    (GRADIENTS, "a level joined with the oldest sum", BOTH,
-     "return adds.accumulate_pair(stream, addend, sum(at + 1), sum(0));"),
+    (GRADIENTS, "the lowest level lost", "by.accumulate(stream, last, sum(--at));", "--at;"),
+    *[(GRADIENTS, f"level {m} of the stack not joined", JOIN, f"if (carry.depth - at != {m}) {{ {JOIN} }}")
+      for m in (1, 2, 3, 4)],
+    (GRADIENTS, "levels behind the first lost", "for (; at > end; --at)", "for (; at > end && end > carry.depth; --at)"),
+    (GRADIENTS, "a level joined with the oldest sum", JOIN, "elements_->sums.accumulate(stream, sum(at), sum(0));"),
     (GRADIENTS, "unreduced sums put on the stack's bottom", "elements_->to_sums(stream, full(), sum(carry.depth));",
      "elements_->to_sums(stream, full(), sum(0));"),
     (GRADIENTS, "each slice written at the stack's bottom", "slice_ = slice_carry(step_->added).depth;", "slice_ = 0;"),

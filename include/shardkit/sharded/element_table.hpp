@@ -73,9 +73,6 @@ struct ElementTable : PrecisionValues {
     /// How elements of one type are added to sums.
     struct Sums {
         Convert accumulate;
-        /// Null where sums are not of their arithmetic type.
-        void (*accumulate_pair)(const Stream& stream, const Elements& addend, const Elements& other,
-                                const Elements& total);
         const host::Reducer& (*reducer)() noexcept;  ///< for ranks that add them
     };
 
@@ -127,12 +124,6 @@ constexpr ElementTable::Sums sums_of() {
     sums.accumulate = [](const auto& stream, const auto& addend, const auto& total) {
         Kernels::accumulate(stream, std::span<const Addend>(addend), std::span<Sum>(total));
     };
-    if constexpr (std::same_as<Sum, Arithmetic<Sum>>) {
-        sums.accumulate_pair = [](const auto& stream, const auto& addend, const auto& other, const auto& total) {
-            Kernels::accumulate_pair(stream, std::span<const Addend>(addend), std::span<const Sum>(other),
-                                     std::span<Sum>(total));
-        };
-    }
     return sums;
 }
 template <class Precision>

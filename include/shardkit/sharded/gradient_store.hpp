@@ -302,20 +302,13 @@ class GradientStore {
                                : full().subspan(sums.begin, sums.size());
         merge(elements_->sums, added, carry, stream);
     }
-    /// Adds a microbatch's sum to the last of the earlier sums, and that to the one before it, as `carry` says: two
-    /// of them in one pass where sums are of their arithmetic type. `by`: of the type of that sum.
+    /// Adds a microbatch's sum to the last of the earlier sums, and that to the one before it, as `carry` says. `by`:
+    /// of the type of that sum.
     void merge(const Sums& by, const StoredElements& last, SliceCarry carry, const Stream& stream) {
         std::size_t at = carry.depth;
         const std::size_t end = carry.depth - carry.merges;
-        const auto add_on = [&](const Sums& adds, const StoredElements& addend) {
-            if (adds.accumulate_pair != nullptr && at - end > 1) {
-                at -= 2;
-                return adds.accumulate_pair(stream, addend, sum(at + 1), sum(at));
-            }
-            adds.accumulate(stream, addend, sum(--at));
-        };
-        add_on(by, last);
-        while (at > end) { add_on(elements_->sums, sum(at)); }
+        by.accumulate(stream, last, sum(--at));
+        for (; at > end; --at) { elements_->sums.accumulate(stream, sum(at), sum(at - 1)); }
     }
     /// Adds up the sources' sums of all their slices, which are neighbours in the tree, into that of the first one.
     void join_sources(const Stream& stream) {

@@ -126,35 +126,4 @@ struct AccumulatePass {
     }
 };
 
-/// Adds two elements to a third: total[i] += other[i] + addend[i].
-template <FloatingElement Addend, FloatingElement Sum>
-struct AccumulatePairPass {
-    static constexpr std::size_t lanes = lanes_for<Addend, Sum>;
-    static constexpr std::size_t vectors = 2;
-
-    const Addend* addend;
-    const Sum* other;
-    Sum* total;
-    Tiling<lanes, vectors> tiling;
-
-    constexpr void operator()(std::uint64_t index) const { for_each_pack(tiling, index, *this); }
-
-    template <std::size_t N>
-    struct Loaded {
-        AlignedPack<Addend, N> more;
-        AlignedPack<Sum, N> other;
-        AlignedPack<Sum, N> sum;
-    };
-    template <std::size_t N>
-    constexpr Loaded<N> load(std::uint64_t position) const {
-        return {detail::load<N>(addend + position), detail::load<N>(other + position),
-                detail::load<N>(total + position)};
-    }
-    template <std::size_t N>
-    constexpr void finish(std::uint64_t position, Loaded<N> of) const {
-        for (std::size_t i = 0; i < N; ++i) { of.sum.lane[i] += of.other.lane[i] + converted<Sum>(of.more.lane[i]); }
-        store<N>(of.sum, total + position);
-    }
-};
-
 }  // namespace shardkit::gpu::detail

@@ -74,19 +74,6 @@ struct LaunchedKernels {
                         tile<Pass::lanes, Pass::vectors>(total.size(), addend.data(), total.data())};
         Launch{stream}(pass.tiling.indices(), pass, "accumulate");
     }
-    /// Adds total[i] += other[i] + addend[i].
-    /// @post total[i] is the old total[i] + (other[i] + addend[i])
-    template <FloatingElement Addend, FloatingElement Sum>
-    requires(std::same_as<Sum, Arithmetic<Sum>>) static void accumulate_pair(
-        const Stream& stream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
-        SourceLocation where = SourceLocation::current()) {
-        using Pass = AccumulatePairPass<Addend, Sum>;
-        require_size("accumulate_pair", "other", other.size(), addend.size(), where);
-        require_size("accumulate_pair", "total", total.size(), addend.size(), where);
-        const Pass pass{addend.data(), other.data(), total.data(),
-                        tile<Pass::lanes, Pass::vectors>(total.size(), addend.data(), other.data(), total.data())};
-        Launch{stream}(pass.tiling.indices(), pass, "accumulate_pair");
-    }
     /// Runs work() once.
     template <class Work>
     static void run_once(const Stream& stream, const Work& work) {

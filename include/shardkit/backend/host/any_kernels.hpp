@@ -47,12 +47,6 @@ struct AnyKernels {
                            SourceLocation where = SourceLocation::current()) {
         run(stream, engine::Accumulate<Addend, Sum>{addend, total, where});
     }
-    template <FloatingElement Addend, FloatingElement Sum>
-    requires(std::same_as<Sum, Arithmetic<Sum>>) static void accumulate_pair(
-        const Stream& stream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
-        SourceLocation where = SourceLocation::current()) {
-        run(stream, engine::AccumulatePair<Addend, Sum>{addend, other, total, where});
-    }
     template <Element T>
     static void pack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         run(stream, engine::Pack<T>{table, flat});

@@ -122,19 +122,6 @@ struct Accumulate {
         Kernels::accumulate(stream, addend, total, where);
     }
 };
-/// Adds two sets of elements to sums.
-template <FloatingElement Addend, FloatingElement Sum>
-struct AccumulatePair {
-    std::span<const Addend> addend;
-    std::span<const Sum> other;
-    std::span<Sum> total;
-    SourceLocation where;
-
-    template <class Kernels, class Stream>
-    void on(const Stream& stream) const {
-        Kernels::accumulate_pair(stream, addend, other, total, where);
-    }
-};
 /// Copies tensors to their places in a flat buffer.
 template <Element T>
 struct Pack {

@@ -81,22 +81,6 @@ struct HostKernels {
             host::detail::Input<Addend>{addend.data()}, host::detail::InOut<Sum>{total.data()});
     }
 
-    /// Adds two spans to another.
-    /// @post total[i] is the old total[i] + (other[i] + addend[i])
-    template <FloatingElement Addend, FloatingElement Sum>
-    requires(std::same_as<Sum, Arithmetic<Sum>>) static void accumulate_pair(
-        InlineStream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
-        SourceLocation where = SourceLocation::current()) {
-        require_size("accumulate_pair", "other", other.size(), addend.size(), where);
-        require_size("accumulate_pair", "total", total.size(), addend.size(), where);
-        host::detail::for_each_lanes<Sum>(
-            total.size(), [](const auto& first, const auto& second, auto& target) __attribute__((always_inline)) {
-                target = target + (second + first);
-            },
-            host::detail::Input<Addend>{addend.data()}, host::detail::Input<Sum>{other.data()},
-            host::detail::InOut<Sum>{total.data()});
-    }
-
     /// Copies every tensor of `table` to its place in `flat`; elements between them are not touched.
     /// @pre `table` is from tensor_table; no tensor overlaps `flat` or another one
     template <Element T>

@@ -51,11 +51,9 @@ constexpr auto group_kernels() {
     using Gradient = typename P::Gradient;
     using Sum = typename P::Reduction;
     using Master = typename P::Master;
-    using A = Arithmetic<Sum>;
     constexpr KernelList<engine::Fill<Gather>, engine::Fill<Gradient>, engine::Convert<typename P::Written, Master>,
                          engine::Convert<Gradient, Sum>, engine::Accumulate<Sum, Sum>,
-                         engine::Accumulate<Gradient, Sum>, engine::AccumulatePair<Sum, A>,
-                         engine::AccumulatePair<Gradient, A>, engine::NormPartial<Sum>, engine::Reduce<Gradient, Sum>,
+                         engine::Accumulate<Gradient, Sum>, engine::NormPartial<Sum>, engine::Reduce<Gradient, Sum>,
                          engine::Reduce<Sum, Sum>, engine::Reduce<double, double>>
         elements;
     constexpr OncePer<of::BeginNorm, of::FinishNorm, of::KeepNonfinite, of::BeginInfinityNorm, of::FoldPartialNorms,

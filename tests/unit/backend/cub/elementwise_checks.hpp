@@ -101,26 +101,6 @@ void check_accumulate(M& machine) {
     }
 }
 
-template <class Addend, class Sum, class M>
-void check_accumulate_pair(M& machine) {
-    for (const std::size_t size : sizes()) {
-        for (const Offsets& at : offsets()) {
-            machine.clear();
-            const std::vector<Addend> values = random_elements<Addend>(size, 6);
-            const std::vector<Sum> others = random_elements<Sum>(size, 8);
-            std::vector<Sum> expected = random_elements<Sum>(size, 7);
-            const auto addend = array(machine, values, at[0]);
-            const auto other = array(machine, others, at[1]);
-            const auto total = array(machine, expected, at[0] + at[1]);
-            for (std::size_t i = 0; i < size; ++i) {
-                expected[i] += others[i] + static_cast<Sum>(static_cast<Arithmetic<Addend>>(values[i]));
-            }
-            M::Kernels::accumulate_pair(machine.stream(), addend.view(), other.view(), total.span());
-            CHECK(same_bits(total.values(), expected));
-        }
-    }
-}
-
 template <class M>
 void check_run(M& machine) {
     machine.clear();
@@ -171,11 +151,6 @@ void check_elementwise(M& machine) {
         each_floating([&]<class Addend>(Type<Addend>) {
             each_floating([&]<class Sum>(Type<Sum>) { check_accumulate<Addend, Sum>(machine); });
         });
-    }
-    SUBCASE("accumulate a pair") {
-        check_accumulate_pair<float, float>(machine);
-        check_accumulate_pair<bf16, float>(machine);
-        check_accumulate_pair<fp16, double>(machine);
     }
     SUBCASE("run") { check_run(machine); }
     SUBCASE("sizes that disagree") { check_elementwise_sizes(machine); }

@@ -165,25 +165,6 @@ TEST_CASE_TEMPLATE("accumulate: adds in the sum's arithmetic type and rounds onc
     check(sk::fp16{});
 }
 
-TEST_CASE_TEMPLATE("accumulate_pair: adds the two and then the total", Addend, float, double, sk::bf16, sk::fp16) {
-    using Sum = sk::Arithmetic<Addend>;
-    std::size_t wrong = 0;
-    for (std::size_t length = 0; length < 40; ++length) {
-        const auto addend = test::random_elements<Addend>(length + 1, 5);
-        const auto other = test::random_elements<Sum>(length + 1, 7);
-        const auto before = test::random_elements<Sum>(length + 1, 6);
-        auto sum = before;
-        sk::detail::HostKernels::accumulate_pair({}, std::span<const Addend>(addend).subspan(1),
-                                                 std::span<const Sum>(other).subspan(1),
-                                                 std::span<Sum>(sum).subspan(1));
-        for (std::size_t i = 0; i <= length; ++i) {
-            const Sum added = before[i] + (other[i] + static_cast<Sum>(test::widened(addend[i])));
-            wrong += sum[i] != (i == 0 ? before[0] : added);
-        }
-    }
-    CHECK(wrong == 0);
-}
-
 TEST_CASE("convert, accumulate: sizes that disagree are named") {
     const std::vector<float> source(5);
     std::vector<double> target(3);
@@ -192,9 +173,6 @@ TEST_CASE("convert, accumulate: sizes that disagree are named") {
                            "HostKernels::convert: to has 3 elements, expected 5");
     CHECK_INVALID_ARGUMENT(Kernels::accumulate({}, std::span<const float>(source), std::span<double>(target)),
                            "HostKernels::accumulate: total has 3 elements, expected 5");
-    CHECK_INVALID_ARGUMENT(Kernels::accumulate_pair({}, std::span<const float>(source),
-                                                    std::span<const double>(target), std::span<double>(target)),
-                           "HostKernels::accumulate_pair: other has 3 elements, expected 5");
 }
 
 }  // namespace convert_test

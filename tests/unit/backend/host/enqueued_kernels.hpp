@@ -40,13 +40,6 @@ struct EnqueuedKernels {
                            SourceLocation where = SourceLocation::current()) {
         stream.submit([=] { Loops::accumulate(shardkit::detail::InlineStream{}, addend, total, where); });
     }
-    template <FloatingElement Addend, FloatingElement Sum>
-    requires(std::same_as<Sum, Arithmetic<Sum>>) static void accumulate_pair(
-        const S& stream, std::span<const Addend> addend, std::span<const Sum> other, std::span<Sum> total,
-        SourceLocation where = SourceLocation::current()) {
-        stream.submit([=] { Loops::accumulate_pair(shardkit::detail::InlineStream{}, addend, other, total, where); });
-    }
-
     template <Element T>
     static void pack(const S& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
         stream.submit([=] { Loops::pack(shardkit::detail::InlineStream{}, table, flat); });

@@ -64,8 +64,8 @@ inline std::vector<double> results_on(const sk::Stream& stream) {
     Kernels::fill(stream, b.span(), 0.75F);
     Kernels::accumulate(stream, std::span<const float>(a.span()), b.span());
     Kernels::convert(stream, std::span<const float>(b.span()), halves.span());
-    Kernels::accumulate_pair(stream, std::span<const bf16>(halves.span()), std::span<const float>(a.span()),
-                             b.span());
+    Kernels::accumulate(stream, std::span<const bf16>(halves.span()), a.span());
+    Kernels::accumulate(stream, std::span<const float>(a.span()), b.span());
     Kernels::for_each_index(stream, count, AddIndex{b.span().data()});
     Kernels::run_once(stream, Double{b.span().data()});
     Memory<double> scale(stream, {0.5});
