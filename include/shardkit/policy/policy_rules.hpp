@@ -9,8 +9,6 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/policy/shard_policy.hpp>
 
-namespace shardkit {
-
 // The rules for a policy `p`, each with the sentence that refuses a violation. The list is a macro because it is used
 // twice: a static_assert takes only a literal as its sentence. Undefined below.
 #define SHARDKIT_POLICY_RULES(RULE)                                                                                  \
@@ -49,24 +47,8 @@ namespace shardkit {
     RULE(p.slices == 0 || (p.summation == Summation::tree && std::has_single_bit(p.slices)),                         \
          "impossible policy: slices are a power of two and need Summation::tree")
 
-}  // namespace shardkit
+namespace shardkit::detail {
 
-namespace shardkit::rules {
-
-/// Returns the sentence of the first rule that the values break, or an empty one when the policy is valid.
-constexpr std::string_view broken_rule(const PolicyValues& p) {
-#define SHARDKIT_POLICY_RULE(holds, sentence) \
-    if (!(holds)) { return sentence; }
-    SHARDKIT_POLICY_RULES(SHARDKIT_POLICY_RULE)
-#undef SHARDKIT_POLICY_RULE
-    return {};
-}
-
-}  // namespace shardkit::rules
-
-namespace shardkit {
-
-namespace detail {
 /// Sets what a policy may state besides the members that each has.
 template <class Policy>
 constexpr void set_across_groups(rules::PolicyValues& values) {
@@ -88,11 +70,19 @@ constexpr rules::PolicyValues static_values() {
     known.shard_axes = shard_axes_of<Policy>(known.shard_axes);
     return known;
 }
-}  // namespace detail
 
-}  // namespace shardkit
+}  // namespace shardkit::detail
 
 namespace shardkit::rules {
+
+/// Returns the sentence of the first rule that the values break, or an empty one when the policy is valid.
+constexpr std::string_view broken_rule(const PolicyValues& p) {
+#define SHARDKIT_POLICY_RULE(holds, sentence) \
+    if (!(holds)) { return sentence; }
+    SHARDKIT_POLICY_RULES(SHARDKIT_POLICY_RULE)
+#undef SHARDKIT_POLICY_RULE
+    return {};
+}
 
 /// Rejects invalid combinations of placements at compile time, each with its own sentence.
 /// @post PolicyRules<P>::hold is true when P is valid
@@ -104,16 +94,7 @@ struct PolicyRules {
 #undef SHARDKIT_POLICY_RULE
     static constexpr bool hold = broken.empty();
 };
-
-}  // namespace shardkit::rules
-
-namespace shardkit {
-
 #undef SHARDKIT_POLICY_RULES
-
-}  // namespace shardkit
-
-namespace shardkit::rules {
 
 /// Returns the policy as values on a mesh with `dp` data-parallel ranks. `GroupMesh` checks whether shard_group
 /// divides dp.

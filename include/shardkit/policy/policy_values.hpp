@@ -29,42 +29,11 @@ struct AxisPlacements {
     friend constexpr bool operator==(const AxisPlacements&, const AxisPlacements&) noexcept = default;
 };
 
-}  // namespace shardkit
-
-namespace shardkit::rules {
-
-/// The operation that turns one placement into another.
-enum class Transition : std::uint8_t { none, slice, all_gather, reduce_scatter, all_reduce };
-
-}  // namespace shardkit::rules
-
-namespace shardkit {
-
 /// Returns the placement's name in errors and tables.
 constexpr std::string_view name(Placement placement) noexcept {
     constexpr std::string_view names[] = {"replicated", "sharded", "partial"};
     return names[static_cast<std::size_t>(placement)];
 }
-
-}  // namespace shardkit
-
-namespace shardkit::rules {
-
-/// Returns the operation that turns one placement into another. Every policy's communication follows from this table.
-/// @post slice and none need no communication
-/// @throws std::invalid_argument for a change to partial, which does not exist
-constexpr Transition transition(Placement from, Placement to, SourceLocation where = SourceLocation::current()) {
-    if (from == to) { return Transition::none; }
-    if (to == Placement::partial) { throw_invalid_argument(where, "placement: a value cannot become partial"); }
-    if (from == Placement::partial) {
-        return to == Placement::sharded ? Transition::reduce_scatter : Transition::all_reduce;
-    }
-    return from == Placement::sharded ? Transition::all_gather : Transition::slice;
-}
-
-}  // namespace shardkit::rules
-
-namespace shardkit {
 
 /// Where the gradients of several microbatches are accumulated.
 enum class Accumulate : std::uint8_t {
@@ -96,6 +65,21 @@ constexpr ReduceOp op_of(Summation summation) noexcept {
 }  // namespace shardkit
 
 namespace shardkit::rules {
+
+/// The operation that turns one placement into another.
+enum class Transition : std::uint8_t { none, slice, all_gather, reduce_scatter, all_reduce };
+
+/// Returns the operation that turns one placement into another. Every policy's communication follows from this table.
+/// @post slice and none need no communication
+/// @throws std::invalid_argument for a change to partial, which does not exist
+constexpr Transition transition(Placement from, Placement to, SourceLocation where = SourceLocation::current()) {
+    if (from == to) { return Transition::none; }
+    if (to == Placement::partial) { throw_invalid_argument(where, "placement: a value cannot become partial"); }
+    if (from == Placement::partial) {
+        return to == Placement::sharded ? Transition::reduce_scatter : Transition::all_reduce;
+    }
+    return from == Placement::sharded ? Transition::all_gather : Transition::slice;
+}
 
 /// A policy as values on a mesh, which the rules check and the placement table is made from. The default replicates
 /// everything.

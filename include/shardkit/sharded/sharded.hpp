@@ -88,7 +88,7 @@ class Gradients;
 template <class ParamOrGroup, class PolicyType,
           class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 class Sharded {
-    static_assert(detail::PolicyMembers<PolicyType>::are_there);
+    static_assert(detail::has_members_of_policy<PolicyType>());
     static constexpr bool is_policy = ShardPolicy<PolicyType>;
     static_assert(is_policy, "Sharded<Param, Policy>: Policy must satisfy ShardPolicy; see policy/shard_policy.hpp");
 
