@@ -39,12 +39,9 @@ static_assert(sizeof(Event) == 16);  // in registers: windows and gradients hand
 
 namespace engine {
 
-/// Named ranges, under which a profiler shows the work that the host gave to streams. Ranges that are pushed are
-/// nested; those that are started may end in any order.
+/// Named ranges, under which a profiler shows the work that the host gave to streams. They may end in any order.
 class WorkRanges {
   public:
-    virtual void push(const char* name) const noexcept = 0;
-    virtual void pop() const noexcept = 0;
     virtual std::uint64_t start(const char* name) const noexcept = 0;
     virtual void end(std::uint64_t started) const noexcept = 0;
 

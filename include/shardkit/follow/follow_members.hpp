@@ -28,72 +28,67 @@
 // Defines what follow.hpp declares.
 
 namespace shardkit::detail {
-/// Packs an operation into an integer that a double holds exactly: 4 bits of the act, 2 of the lane, 20 of the group,
-/// 26 of the microbatch.
-inline double packed(const schedule::Op& op) noexcept {
-    const std::uint64_t bits = (std::uint64_t{op.microbatch} & 0x3FF'FFFFU) << 26U |
-                               (std::uint64_t{op.group} & 0xF'FFFFU) << 6U |
-                               static_cast<std::uint64_t>(op.lane) << 4U | static_cast<std::uint64_t>(op.act);
-    return static_cast<double>(bits + 1);
-}
-inline constexpr double packed_end = 0;  // marks the end of a schedule
-inline schedule::Op unpacked(double value) noexcept {
-    const auto bits = static_cast<std::uint64_t>(value) - 1;
-    return {static_cast<Act>(bits & 15U), static_cast<std::uint32_t>(bits >> 6U & 0xF'FFFFU),
-            static_cast<std::uint32_t>(bits >> 26U), static_cast<schedule::Lane>(bits >> 4U & 3U)};
-}
-
 /// Checks that all ranks give the same schedules, for groups in the same order. All schedules are compared in one
 /// exchange.
 /// Order:   collective over the world; the host waits.
-/// Cost:    24 bytes of each rank; where they differ, 8 bytes more for each operation.
+/// Cost:    24 bytes of each rank; where they differ, 24 bytes more for each operation.
 /// @throws  UsageError, the same on every rank, which names two ranks that differ and their first different operation
 inline void require_same_schedules(Rank& rank, std::span<const Schedule> schedules,
                                    std::span<const GroupDescription> groups, SourceLocation where) {
     if (rank.world_size() == 1) { return; }
     const engine::CallSite site{where, subject_of(rank.world(), "the ranks' schedules")};
-    std::vector<double> operations;
+    // Of an operation its act and lane, group and microbatch. What ends a schedule is no act.
+    constexpr std::size_t numbers = 3;
+    constexpr std::uint64_t no_act = 255;
+    std::vector<std::uint64_t> operations;
     Fnv fnv;
     for (const Schedule& schedule : schedules) {
         fnv.add(schedule::hash(schedule));
-        for (const schedule::Op& op : schedule.ops()) { operations.push_back(packed(op)); }
-        operations.push_back(packed_end);
+        for (const schedule::Op& op : schedule.ops()) {
+            const auto act_and_lane = static_cast<std::uint64_t>(op.lane) << 8U | static_cast<std::uint64_t>(op.act);
+            operations.insert(operations.end(), {act_and_lane, op.group, op.microbatch});
+        }
+        operations.insert(operations.end(), {no_act, 0, 0});
     }
     for (const GroupDescription& group : groups) { fnv.add(group.path); }
-    const std::array<double, 3> mine{static_cast<double>(fnv.hash >> 12U), static_cast<double>(schedules.size()),
-                                     static_cast<double>(operations.size())};
-    const List<double> all = gather_values(rank, mine, site);
+    const std::array<std::uint64_t, 3> mine{fnv.hash, schedules.size(), operations.size()};
+    const List<std::uint64_t> all = gather_values(rank, mine, site);
     const std::size_t other = first_apart(all, mine.size());
     if (other == rank.world_size()) { return; }
-    const auto count = [&](std::size_t r) { return static_cast<std::size_t>(all[r * mine.size() + 1]); };
+    const auto count = [&](std::size_t r) { return all[r * mine.size() + 1]; };
     if (count(0) != count(other)) {
         throw_usage_error(where, "follow: rank 0 has ", count(0), " schedules to choose from, rank ", other, " has ",
                           count(other));
     }
-    double longest = 0;
+    std::uint64_t longest = 0;
     for (std::size_t i = 2; i < all.size(); i += mine.size()) { longest = std::max(longest, all[i]); }
-    operations.resize(static_cast<std::size_t>(longest), packed_end);
-    const List<double> every = gather_values(rank, operations, site);
-    const double* const first = every.data();
-    const double* const second = first + other * operations.size();
+    operations.resize(longest, no_act);
+    const List<std::uint64_t> every = gather_values(rank, operations, site);
+    const auto op_of = [&](std::size_t r, std::size_t at) {
+        const std::uint64_t* const op = every.data() + r * longest + at * numbers;
+        return schedule::Op{static_cast<Act>(op[0] & 255U), static_cast<std::uint32_t>(op[1]),
+                            static_cast<std::uint32_t>(op[2]), static_cast<schedule::Lane>(op[0] >> 8U & 3U)};
+    };
+    const auto ends = [](const schedule::Op& op) { return op.act == static_cast<Act>(no_act); };
     std::size_t schedule = 0;
     std::size_t began = 0;  // first operation of that schedule
     std::size_t at = 0;
-    for (; at < operations.size() && first[at] == second[at]; ++at) {
-        if (first[at] != packed_end) { continue; }
+    for (; at < longest / numbers && op_of(0, at) == op_of(other, at); ++at) {
+        if (!ends(op_of(0, at))) { continue; }
         ++schedule;
         began = at + 1;
     }
-    if (at == operations.size()) {
+    if (at == longest / numbers) {
         throw_usage_error(where, "follow: rank 0 and rank ", other,
                           " have the same operations for groups of other paths or in another order");
     }
-    const auto text = [&](double op) {
-        return op == packed_end ? std::string("the end") : describe(unpacked(op), groups);
+    const auto text = [&](std::size_t r) {
+        const schedule::Op op = op_of(r, at);
+        return ends(op) ? std::string("the end") : describe(op, groups);
     };
     throw_usage_error(where, "follow: the schedules of the ranks differ in operation ", at - began,
                       schedules.size() > 1 ? concat(" of schedule ", schedule) : std::string(), ": rank 0 has ",
-                      text(first[at]), ", rank ", other, " has ", text(second[at]));
+                      text(0), ", rank ", other, " has ", text(other));
 }
 }  // namespace shardkit::detail
 

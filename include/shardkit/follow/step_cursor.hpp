@@ -163,7 +163,7 @@ class StepCursor final : public spi::StepObserver {
             await_reduced(act, group);
             stamps_.ready(at_ - 1);
         }
-        if (calls && (act == Act::norm || act == Act::update)) { ranges().begin(called_); }
+        if (calls && (act == Act::norm || act == Act::update)) { ranges().start(called_); }
     }
     BatchAct batch(BatchAct due, SourceLocation where) override {
         end_batch_act();
@@ -190,8 +190,8 @@ class StepCursor final : public spi::StepObserver {
         }
         if (act == Act::norm) { stamps_.communicated(called_, rank_.reduction_stream()); }
         stamps_.done(called_);
-        ranges().end();
-        if (act == Act::use) { ranges().open(called_); }
+        ranges().end(called_);
+        if (act == Act::use) { ranges().start(called_); }
         advance(where);
         stamps_.left(called_++);
     }
@@ -216,7 +216,7 @@ class StepCursor final : public spi::StepObserver {
                 given_back()[slot] = rank_.compute_stream().record();
             }
             stamps_.done(op);
-            ranges().close(op);
+            ranges().end(op);
             advance(where_);
             stamps_.left(op);
         } catch (...) { failure_ = std::current_exception(); }
@@ -251,13 +251,14 @@ class StepCursor final : public spi::StepObserver {
         where_ = where;
         while (at_ < program().steps.size() && !schedule::is_of_program(program().steps[at_].op.act)) {
             try {
-                const auto range = ranges().scope(at_);
+                ranges().start(at_);
                 const bool gathers = program().steps[at_].op.act == Act::gather;
                 const auto stream = gathers ? rank_.communication_stream() : rank_.reduction_stream();
                 await_issue(program().steps[at_], stream);
                 stamps_.communicates(at_, stream);
                 issue(program().steps[at_], stream, where);
                 stamps_.communicated(at_, stream);
+                ranges().end(at_);
             } catch (...) {
                 failure_ = std::current_exception();
                 throw;

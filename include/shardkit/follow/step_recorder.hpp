@@ -35,27 +35,12 @@ class StepRecorder final : public spi::StepObserver {
     }
     void open(std::size_t group, SourceLocation /*where*/) override { step_.begin_unshard(group); }
     void before(Act act, std::size_t group, SourceLocation /*where*/) override {
-        switch (act) {
-            case Act::use:
-                step_.wait(group);
-                break;
-            case Act::zero:
-                step_.gradients(group);
-                break;
-            case Act::add:
-                step_.add(group);
-                break;
-            case Act::skip:
-                step_.skip(group);
-                break;
-            case Act::norm:
-                step_.global_norm();
-                break;
-            case Act::update:
-                step_.update(group);
-                break;
-            default:
-                break;  // not a verb of a program
+        if (act == Act::norm) {
+            step_.global_norm();
+        } else if (act == Act::add) {
+            step_.add(group);
+        } else {
+            step_.make(act, group);
         }
     }
     BatchAct batch(BatchAct due, SourceLocation /*where*/) override {

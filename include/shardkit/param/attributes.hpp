@@ -48,22 +48,6 @@ struct Split {
 
 }  // namespace tp
 
-namespace detail {
-template <class P>
-constexpr TpPlacement tp_placement() noexcept {
-    if constexpr (requires { P::TensorParallel::placement; }) {
-        return P::TensorParallel::placement;
-    } else {
-        return tp::Replicated::placement;
-    }
-}
-
-/// The placement of a Param over tp.
-template <class P>
-inline constexpr TpPlacement tp_placement_of = tp_placement<P>();
-
-}  // namespace detail
-
 /// The choices for one parameter besides its name and shape. They are stated on its type (tp::Split, Frozen,
 /// NoDecay, NoMatrix, OverwrittenGradient), in the list of a TensorList, or for a group in ShardedOptions; all end in
 /// the parameter's record.
@@ -115,10 +99,23 @@ struct Split {
 
 }  // namespace ep
 
-namespace detail {
+}  // namespace shardkit
 
+namespace shardkit::detail {
+
+/// The placement of a Param over tp.
 template <class P>
-constexpr ParameterAttributes attributes() noexcept {
+inline constexpr TpPlacement tp_placement_of = [] {
+    if constexpr (requires { P::TensorParallel::placement; }) {
+        return P::TensorParallel::placement;
+    } else {
+        return tp::Replicated::placement;
+    }
+}();
+
+/// The attributes of a Param.
+template <class P>
+inline constexpr ParameterAttributes attributes_of = [] {
     ParameterAttributes stated{tp_placement_of<P>};
     if constexpr (requires { P::frozen; }) { stated.frozen = P::frozen; }
     if constexpr (requires { P::decay; }) { stated.decay = P::decay; }
@@ -126,7 +123,7 @@ constexpr ParameterAttributes attributes() noexcept {
     if constexpr (requires { P::overwritten; }) { stated.overwritten = P::overwritten; }
     if constexpr (requires { P::experts; }) { stated.experts = P::experts; }
     return stated;
-}
+}();
 
 /// Returns whether all tp::PartialSum among `parameters` are neighbours, so that one call sums them.
 template <class Parameters>
@@ -154,10 +151,4 @@ constexpr bool tp_splits_stack(const ParameterAttributes& parameter) noexcept {
     return parameter.experts && parameter.tp.kind == TpPlacement::Kind::split && parameter.tp.dimension == 0;
 }
 
-/// The attributes of a Param.
-template <class P>
-inline constexpr ParameterAttributes attributes_of = attributes<P>();
-
-}  // namespace detail
-
-}  // namespace shardkit
+}  // namespace shardkit::detail

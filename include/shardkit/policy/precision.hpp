@@ -11,9 +11,8 @@
 #include <shardkit/policy/element_sizes.hpp>
 #include <shardkit/policy/sharded_options.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
-namespace detail {
 constexpr std::size_t narrowest_of(std::size_t size) noexcept { return size; }
 constexpr std::size_t narrowest_of(std::size_t size, auto... others) noexcept {
     const std::size_t other = narrowest_of(others...);
@@ -37,8 +36,8 @@ struct FourTypes {
     static constexpr bool reduces_in_place = std::is_same_v<Gradient, Reduction>;
     static constexpr std::size_t narrowest = narrowest_of(sizeof(G), sizeof(D), sizeof(R), sizeof(M));
 };
-}  // namespace detail
-}  // namespace shardkit
+
+}  // namespace shardkit::detail
 
 namespace shardkit SHARDKIT_BUILD {
 /// The type that a Precision is an alias of, without the types at its end that are the usual ones: error messages
@@ -56,39 +55,14 @@ template <class G, class D, class R, class M>
 struct PrecisionTypes<G, D, R, M> : detail::FourTypes<G, D, R, M> {};
 }  // namespace shardkit SHARDKIT_BUILD
 
-namespace shardkit {
-namespace detail {
+namespace shardkit::detail {
+
 /// One type for equal precisions, however they are written.
 template <class G, class D, class R, class M>
 using ShortestPrecision = std::conditional_t<
     !std::is_same_v<M, Arithmetic<G>>, PrecisionTypes<G, D, R, M>,
     std::conditional_t<!std::is_same_v<R, Arithmetic<D>>, PrecisionTypes<G, D, R>,
                        std::conditional_t<!std::is_same_v<D, G>, PrecisionTypes<G, D>, PrecisionTypes<G>>>>;
-}  // namespace detail
-
-/// The element types of a group's buffers.
-/// Gather:    windows show it and all-gathers carry it. With e4m3 or block_int8, codes and their scales.
-/// Gradient:  the backward pass writes it and reductions carry it.
-/// Reduction: gradients are summed over ranks in it, and kept in it once reduced.
-/// Master:    the optimizer updates it; a separate shard exists only where it differs from Gather.
-template <FloatingElement Gather, FloatingElement Gradient = Gather, FloatingElement Reduction = Arithmetic<Gradient>,
-          FloatingElement Master = Arithmetic<Gather>>
-using Precision = detail::ShortestPrecision<Gather, Gradient, Reduction, Master>;
-
-/// The usual precision: fp64 and fp32 throughout; bf16 and fp16 with fp32 reduction and fp32 master weights.
-template <FloatingElement E>
-using DefaultPrecision = Precision<E>;
-
-/// Lists the precisions that a compiled core has: see SHARDKIT_COMPILED_PRECISIONS.
-template <class... P>
-struct Precisions {};
-
-/// 16-bit parameters, gradients and reductions with fp32 master weights, as in llm.c. Gradients are summed in 16
-/// bits, in place; DefaultPrecision sums them in fp32, which costs 4 bytes more for each element that a rank reduces.
-template <FloatingElement E>
-requires(sizeof(E) == 2) using Reduce16 = Precision<E, E, E, float>;
-
-namespace detail {
 
 /// The element types of a group, as a value: see Precision.
 struct ElementTypes {
@@ -161,6 +135,30 @@ inline constexpr PrecisionValues precision_values{
     can_split_master<Precision>,
     is_opaque<typename Precision::Gather>};
 
-}  // namespace detail
+}  // namespace shardkit::detail
+
+namespace shardkit {
+
+/// The element types of a group's buffers.
+/// Gather:    windows show it and all-gathers carry it. With e4m3 or block_int8, codes and their scales.
+/// Gradient:  the backward pass writes it and reductions carry it.
+/// Reduction: gradients are summed over ranks in it, and kept in it once reduced.
+/// Master:    the optimizer updates it; a separate shard exists only where it differs from Gather.
+template <FloatingElement Gather, FloatingElement Gradient = Gather, FloatingElement Reduction = Arithmetic<Gradient>,
+          FloatingElement Master = Arithmetic<Gather>>
+using Precision = detail::ShortestPrecision<Gather, Gradient, Reduction, Master>;
+
+/// The usual precision: fp64 and fp32 throughout; bf16 and fp16 with fp32 reduction and fp32 master weights.
+template <FloatingElement E>
+using DefaultPrecision = Precision<E>;
+
+/// Lists the precisions that a compiled core has: see SHARDKIT_COMPILED_PRECISIONS.
+template <class... P>
+struct Precisions {};
+
+/// 16-bit parameters, gradients and reductions with fp32 master weights, as in llm.c. Gradients are summed in 16
+/// bits, in place; DefaultPrecision sums them in fp32, which costs 4 bytes more for each element that a rank reduces.
+template <FloatingElement E>
+requires(sizeof(E) == 2) using Reduce16 = Precision<E, E, E, float>;
 
 }  // namespace shardkit

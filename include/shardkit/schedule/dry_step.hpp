@@ -42,10 +42,16 @@ class DryStep {
         ++groups_[group].asked;
         return *this;
     }
+    /// Makes a use, close, zero, skip or update of the group, as the verbs below do.
+    SHARDKIT_CONSTEXPR_VECTOR DryStep& make(Act act, std::size_t group,
+                                            SourceLocation where = SourceLocation::current()) {
+        const detail::GroupStep& its = of(group, where);
+        const bool of_window = act == Act::use || act == Act::close;
+        return add_op(act, group, of_window ? window_microbatch(group) : act == Act::zero ? its.added : 0);
+    }
     /// Shows the full parameters in the window.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        static_cast<void>(of(group, where));
-        return add_op(Act::use, group, window_microbatch(group));
+        return make(Act::use, group, where);
     }
     /// Asks for a window and shows the full parameters.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -53,8 +59,7 @@ class DryStep {
     }
     /// Ends the window.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        static_cast<void>(of(group, where));
-        return add_op(Act::close, group, window_microbatch(group));
+        return make(Act::close, group, where);
     }
     /// Lets each group be updated behind its last reduction, as Optimizer::step_in_backward does.
     constexpr DryStep& step_in_backward() {
@@ -64,7 +69,7 @@ class DryStep {
     /// Takes a gradient buffer for a microbatch.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& gradients(std::size_t group,
                                                  SourceLocation where = SourceLocation::current()) {
-        return add_op(Act::zero, group, of(group, where).added);
+        return make(Act::zero, group, where);
     }
     /// Adds the gradients of the buffer. After the last microbatch, the rest of the group's reduction follows.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& add(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -77,8 +82,7 @@ class DryStep {
     }
     /// Skips the group: it has no gradient in this step.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        static_cast<void>(of(group, where));
-        return add_op(Act::skip, group, 0);
+        return make(Act::skip, group, where);
     }
     /// Declares that all microbatches of the group were added.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -110,8 +114,7 @@ class DryStep {
     }
     /// Makes the optimizer's step for one group.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        static_cast<void>(of(group, where));
-        return add_op(Act::update, group, 0);
+        return make(Act::update, group, where);
     }
     /// Makes the optimizer's step for all groups that have gradients and are not updated yet.
     constexpr DryStep& step() {

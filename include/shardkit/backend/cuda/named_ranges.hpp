@@ -15,8 +15,6 @@ namespace shardkit::gpu::detail {
 /// work ran. Without a profiler, a call is the test of a pointer.
 class NamedRanges final : public engine::WorkRanges {
   public:
-    void push(const char* name) const noexcept override { static_cast<void>(nvtxRangePushA(name)); }
-    void pop() const noexcept override { static_cast<void>(nvtxRangePop()); }
     std::uint64_t start(const char* name) const noexcept override { return nvtxRangeStartA(name); }
     void end(std::uint64_t started) const noexcept override { nvtxRangeEnd(started); }
 };

@@ -22,15 +22,15 @@ using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 using Layer = sk::Sharded<sk::Params<scheduled::Bias<float>>, sk::FullShard>;
 constexpr paced_ranks::Paces eager{standin::Pace::eager, standin::Pace::eager, standin::Pace::eager};
 
-/// What a followed schedule pushes and pops, starts and ends.
+/// What a followed schedule starts and ends.
 std::vector<std::string> expected_of(const sk::Schedule& schedule,
                                      std::span<const sk::planner::GroupDescription> groups) {
     std::vector<std::string> calls;
     std::vector<std::string> windows;
     bool updates = false;
     const auto pair = [&](const std::string& name) {
-        calls.push_back("push " + name);
-        calls.push_back("pop " + name);
+        calls.push_back("start " + name);
+        calls.push_back("end " + name);
     };
     for (const sk::schedule::Op& op : schedule.ops()) {
         const std::string name = sk::schedule::describe(op, groups);
@@ -88,8 +88,8 @@ TEST_CASE("nccl: a scheduled step names every gather, reduction, window, norm an
                 const std::vector<std::string> calls = standin::recorded_ranges();
                 CHECK(calls == expected_of(schedule, groups));
                 REQUIRE(calls.size() > 4);
-                CHECK(calls[0] == "push gather of 'layers.0', microbatch 0");
-                CHECK(calls[1] == "pop gather of 'layers.0', microbatch 0");
+                CHECK(calls[0] == "start gather of 'layers.0', microbatch 0");
+                CHECK(calls[1] == "end gather of 'layers.0', microbatch 0");
                 CHECK(calls[2] == "start use of 'layers.0', microbatch 0");
             }
             // Of a step that is refused half-way nothing stays open.
