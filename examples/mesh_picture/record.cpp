@@ -100,7 +100,7 @@ Facts record_group(const Options& options) {
                     std::max<std::size_t>(options.ep, 1));
     const std::size_t shard_group = policy.shard_group(options.mesh.dp);
     Facts facts;
-    facts.grid = options.ep > 0 ? sk::detail::expert_axes(mesh.grid(), shard_group, sk::SourceLocation::current())
+    facts.grid = options.ep > 0 ? mesh.grid().split_experts(shard_group)
                                 : mesh.grid().split_axis("dp", shard_group, "dp_replicate", "dp_shard");
     facts.ranks.resize(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {

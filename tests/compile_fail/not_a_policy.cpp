@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: ShardPolicy: a member is missing; see policy/shard_policy.hpp
-// expected-error: policy.release
 #include "model.hpp"
 
 /// FullShard without `release`.

@@ -559,7 +559,7 @@ COMPARED_EXPRESSIONS = [
     (REPLICAS, "shards compared with each other", HOLDERS, "Extent::full"),
     (REPLICAS, "full copies not compared", HOLDERS, "Extent::shard"),
     (REPLICAS, "each rank compared with itself", "[[group_of(set, rank).color()]] * sets_.size() + set", "rank"),
-    (REPLICAS, "half of the ranks is a majority", "if ([[2 * most->second > group.size()]])", "2 * most->second >= group.size()"),
+    (REPLICAS, "half of the ranks is a majority", "wrong = [[2 * most->second > group.size()]]", "2 * most->second >= group.size()"),
     (HELD, "numbers in a part taken for those in the whole tensor",
      "[[contiguous ? begin + i * unit : part.whole_index(first + i * unit)]];", "begin + i * unit"),
     (HELD, "a part's first element taken for the tensor's", "begin = [[part.whole_index(0) + first]];", "first"),

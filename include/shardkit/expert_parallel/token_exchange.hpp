@@ -25,7 +25,7 @@ namespace shardkit::ep SHARDKIT_BUILD {
 /// others that exchange tokens (DeepEP, NCCL's). Collective over the mesh on first use, then cached.
 inline Communicator ranks(Rank& rank, SourceLocation where = SourceLocation::current()) {
     const AxisGrid& mesh = rank.grid();
-    return rank.communicator(shardkit::detail::expert_axes(mesh, mesh.extent(Dp::name), where), Axes<Ep>{}, where);
+    return rank.communicator(mesh.split_experts(mesh.extent(Dp::name), where), Axes<Ep>{}, where);
 }
 
 /// How many rows go from each rank to each expert, as one rank sees it.
@@ -130,8 +130,7 @@ class TokenExchange {
     template <Element T>
     void dispatch(const Routes& routes, std::size_t width, std::span<const T> rows, std::span<T> received,
                   SourceLocation where = SourceLocation::current()) const {
-        exchange("dispatch", width, rows, {routes.sent_to(), routes.rows_sent()}, received,
-                 {routes.received_from(), routes.rows_received()}, where);
+        exchange("dispatch", width, rows, routes.sent_to(), received, routes.received_from(), where);
     }
     /// Brings a row for each row that was dispatched back: the experts' outputs or, in the backward pass of
     /// `dispatch`, the gradients at their inputs.
@@ -140,16 +139,10 @@ class TokenExchange {
     template <Element T>
     void combine(const Routes& routes, std::size_t width, std::span<const T> rows, std::span<T> back,
                  SourceLocation where = SourceLocation::current()) const {
-        exchange("combine", width, rows, {routes.received_from(), routes.rows_received()}, back,
-                 {routes.sent_to(), routes.rows_sent()}, where);
+        exchange("combine", width, rows, routes.received_from(), back, routes.sent_to(), where);
     }
 
   private:
-    struct Side {
-        std::span<const std::size_t> rows;  // with each rank
-        std::size_t all;
-    };
-
     void require_experts(std::size_t given, SourceLocation where) const {
         if (given == experts_) { return; }
         throw_invalid_argument(where, "ep::TokenExchange: numbers of rows for ", given, " experts, expected ",
@@ -165,18 +158,23 @@ class TokenExchange {
                                    std::span<std::uint64_t>(theirs));
         return {std::move(mine), std::move(theirs), ranks_.size()};
     }
+    /// `sends`, `receives`: the rows for each rank, and from each.
     template <class T>
-    void exchange(std::string_view verb, std::size_t width, std::span<const T> from, const Side& sends,
-                  std::span<T> to, const Side& receives, SourceLocation where) const {
-        if (sends.rows.size() != ranks_.size() || from.size() != sends.all * width ||
-            to.size() != receives.all * width) {
-            throw_invalid_argument(where, "ep::TokenExchange: ", verb, " of ", from.size(), " elements into ",
-                                   to.size(), ", expected ", sends.all, " and ", receives.all, " rows of ", width);
+    void exchange(std::string_view verb, std::size_t width, std::span<const T> from,
+                  std::span<const std::size_t> sends, std::span<T> to, std::span<const std::size_t> receives,
+                  SourceLocation where) const {
+        std::vector<std::size_t> sent(sends.size()), received(sends.size());
+        std::size_t rows_sent = 0, rows_received = 0;
+        for (std::size_t r = 0; r < sends.size(); ++r) {
+            sent[r] = sends[r] * width;
+            received[r] = receives[r] * width;
+            rows_sent += sends[r];
+            rows_received += receives[r];
         }
-        std::vector<std::size_t> sent(sends.rows.begin(), sends.rows.end());
-        std::vector<std::size_t> received(receives.rows.begin(), receives.rows.end());
-        for (std::size_t& rows : sent) { rows *= width; }
-        for (std::size_t& rows : received) { rows *= width; }
+        if (sends.size() != ranks_.size() || from.size() != rows_sent * width || to.size() != rows_received * width) {
+            throw_invalid_argument(where, "ep::TokenExchange: ", verb, " of ", from.size(), " elements into ",
+                                   to.size(), ", expected ", rows_sent, " and ", rows_received, " rows of ", width);
+        }
         all_to_all_uneven(ranks_, from, std::span<const std::size_t>(sent), to,
                           std::span<const std::size_t>(received), rank_->compute_stream(), where);
     }

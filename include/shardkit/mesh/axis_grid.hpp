@@ -17,11 +17,6 @@ namespace shardkit {
 
 template <std::size_t DP, std::size_t TP, std::size_t CP, class Order>
 class DeviceMesh;
-class AxisGrid;
-
-namespace detail {
-constexpr AxisGrid expert_axes(const AxisGrid& mesh, std::size_t shard_group, SourceLocation where);
-}  // namespace detail
 
 /// The ranks of a mesh that share all coordinates except those of some chosen axes, numbered by these axes (the last
 /// one fastest). Arithmetic only, without a communicator.
@@ -184,6 +179,38 @@ class AxisGrid {
         return grid;
     }
 
+    /// Returns the axes of a mesh as groups of experts see it, where `shard_group` ranks of dp share one copy: the
+    /// ranks of dp and cp are dp_replicate x ep_dp x ep, and tp is as it was. With cp above 1, ep takes ranks of cp
+    /// first.
+    /// @throws std::invalid_argument when shard_group does not divide dp, or ep the ranks of a copy
+    constexpr AxisGrid split_experts(std::size_t shard_group,
+                                     SourceLocation where = SourceLocation::current()) const {
+        const std::size_t dp = extent(Dp::name);
+        const std::size_t cp = extent(Cp::name);
+        const std::size_t of_cp = experts_ < cp ? experts_ : cp;
+        const std::size_t of_dp = experts_ / of_cp;
+        if (shard_group == 0 || dp % shard_group != 0 || shard_group % of_dp != 0 || cp % of_cp != 0) {
+            throw_invalid_argument(where, "mesh ", describe(), ": ep = ", experts_,
+                                   " does not divide the data ranks of one copy, ", shard_group, " of dp = ", dp,
+                                   " x cp = ", cp);
+        }
+        AxisGrid grid({}, where);
+        const auto add = [&](NamedAxis axis) { grid.axes_[grid.count_++] = axis; };
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (axes_[i].name == Dp::name) {
+                add({DpReplicate::name, dp / shard_group});
+                add({EpDp::name, shard_group / of_dp});
+                add({Ep::name, of_dp});
+            } else if (axes_[i].name == Cp::name && cp > 1) {
+                add({EpDp::name, cp / of_cp});
+                add({Ep::name, of_cp});
+            } else {
+                add(axes_[i]);
+            }
+        }
+        return grid;
+    }
+
     /// Returns the axes as text: "dp=4 tp=2 cp=1"; with experts, "dp=4 tp=2 cp=1, experts over ep=2".
     std::string describe() const {
         std::string text;
@@ -197,8 +224,6 @@ class AxisGrid {
   private:
     template <std::size_t, std::size_t, std::size_t, class>
     friend class DeviceMesh;
-    friend constexpr AxisGrid detail::expert_axes(const AxisGrid& mesh, std::size_t shard_group,
-                                                  SourceLocation where);
 
     /// Makes a grid of axes that were already checked.
     /// @pre the other constructor accepts the axes

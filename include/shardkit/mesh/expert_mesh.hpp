@@ -13,41 +13,6 @@
 
 namespace shardkit {
 
-namespace detail {
-
-/// Returns the axes of a mesh as groups of experts see it, where `shard_group` ranks of dp share one copy: the ranks
-/// of dp and cp are dp_replicate x ep_dp x ep, and tp is as it was. With cp above 1, ep takes ranks of cp first.
-/// @throws std::invalid_argument when shard_group does not divide dp, or ep the ranks of a copy
-constexpr AxisGrid expert_axes(const AxisGrid& mesh, std::size_t shard_group, SourceLocation where) {
-    const std::size_t dp = mesh.extent(Dp::name);
-    const std::size_t cp = mesh.extent(Cp::name);
-    const std::size_t of_cp = mesh.experts() < cp ? mesh.experts() : cp;
-    const std::size_t of_dp = mesh.experts() / of_cp;
-    if (shard_group == 0 || dp % shard_group != 0 || shard_group % of_dp != 0 || cp % of_cp != 0) {
-        throw_invalid_argument(where, "mesh ", mesh.describe(), ": ep = ", mesh.experts(),
-                               " does not divide the data ranks of one copy, ", shard_group, " of dp = ", dp,
-                               " x cp = ", cp);
-    }
-    AxisGrid grid({}, where);
-    const auto add = [&](NamedAxis axis) { grid.axes_[grid.count_++] = axis; };
-    for (std::size_t i = 0; i < mesh.axis_count(); ++i) {
-        const NamedAxis axis = mesh.axis(i);
-        if (axis.name == Dp::name) {
-            add({DpReplicate::name, dp / shard_group});
-            add({EpDp::name, shard_group / of_dp});
-            add({Ep::name, of_dp});
-        } else if (axis.name == Cp::name && cp > 1) {
-            add({EpDp::name, cp / of_cp});
-            add({Ep::name, of_cp});
-        } else {
-            add(axis);
-        }
-    }
-    return grid;
-}
-
-}  // namespace detail
-
 /// A mesh whose data ranks share the experts of a layer: EP of them hold all experts, and the others copies. It is
 /// Mesh for all groups but those of experts (ep::Split), which see dp and cp as dp_replicate x ep_dp x ep, ep
 /// fastest.

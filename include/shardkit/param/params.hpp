@@ -96,24 +96,18 @@ constexpr bool distinct(const std::array<std::string_view, N>& names) noexcept {
 
 template <class Tuple>
 struct StoredTraits;
-template <class First, class... Rest>
-struct StoredTraits<std::tuple<First, Rest...>> {
-    using Element = typename First::Element;
-    static constexpr bool one_element = (std::is_same_v<Element, typename Rest::Element> && ...);
-    static constexpr std::array<std::string_view, 1 + sizeof...(Rest)> names{First::name, Rest::name...};
-    static constexpr std::array<ParameterAttributes, 1 + sizeof...(Rest)> attributes{attributes_of<First>,
-                                                                                     attributes_of<Rest>...};
+template <class... P>
+struct StoredTraits<std::tuple<P...>> {
+    using Element = typename std::tuple_element_t<0, std::tuple<P...>>::Element;
+    static constexpr bool one_element = (std::is_same_v<Element, typename P::Element> && ...);
+    static constexpr std::array<std::string_view, sizeof...(P)> names{P::name...};
+    static constexpr std::array<ParameterAttributes, sizeof...(P)> attributes{attributes_of<P>...};
     /// The extents that each parameter's type fixes, `dynamic` where it fixes none.
-    static constexpr std::array<std::span<const std::size_t>, 1 + sizeof...(Rest)> extents{First::static_extents,
-                                                                                           Rest::static_extents...};
-    template <class P>
-    static constexpr bool split_exists =
-        tp_placement_of<P>.kind != TpPlacement::Kind::split || tp_placement_of<P>.dimension < P::rank;
-    static constexpr bool splits_exist = split_exists<First> && (split_exists<Rest> && ...);
-    template <class P>
-    static constexpr bool stack_whole =
-        !attributes_of<P>.experts || (P::rank > 0 && !tp_splits_stack(attributes_of<P>));
-    static constexpr bool stacks_whole = stack_whole<First> && (stack_whole<Rest> && ...);
+    static constexpr std::array<std::span<const std::size_t>, sizeof...(P)> extents{P::static_extents...};
+    static constexpr bool splits_exist =
+        ((tp_placement_of<P>.kind != TpPlacement::Kind::split || tp_placement_of<P>.dimension < P::rank) && ...);
+    static constexpr bool stacks_whole =
+        ((!attributes_of<P>.experts || (P::rank > 0 && !tp_splits_stack(attributes_of<P>))) && ...);
 };
 
 /// Whether an alias states nothing about tensor parallelism, or the same as its target.
@@ -225,9 +219,7 @@ template <class... P>
 struct AsGroup<Params<P...>> {
     using type = Params<P...>;
 };
-}  // namespace detail
 
-namespace detail {
 /// Whether a group's types say that its parameters are experts. A TensorList says so at run time.
 template <class Group>
 inline constexpr bool has_experts = [] {

@@ -62,10 +62,10 @@ class Shapes {
         [&]<std::size_t... Index>(std::index_sequence<Index...>) {
             static_assert((given_or_static<typename Group::template At<Index>, Q...>() && ...),
                           "Shapes: a parameter with a dynamic extent has no shape; give shape<P>(...) for it");
-            (set_static<typename Group::template At<Index>>(Index), ...);
         }
         (std::make_index_sequence<Group::count>{});
-        (set<Q>(Group::template index<Q>, given), ...);
+        for (std::size_t p = 0; p < count; ++p) { set(p, Group::extents[p]); }
+        (set(Group::template index<Q>, given.extents), ...);
     }
 
     /// Converts the Shapes<P> of a single Param to those of the group Params<P>.
@@ -77,12 +77,9 @@ class Shapes {
     /// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
     ///         static value, or a shape whose element count overflows
     constexpr void check(std::string_view path, SourceLocation where = SourceLocation::current()) const {
-        [&]<std::size_t... Index>(std::index_sequence<Index...>) {
-            (detail::check_shape(path, Group::names[Index], shapes_[Index], Group::template At<Index>::static_extents,
-                                 where),
-             ...);
+        for (std::size_t p = 0; p < count; ++p) {
+            detail::check_shape(path, Group::names[p], shapes_[p], Group::extents[p], where);
         }
-        (std::make_index_sequence<Group::count>{});
     }
 
     constexpr const TensorShape& operator[](std::size_t i) const noexcept { return shapes_[i]; }
@@ -101,14 +98,9 @@ class Shapes {
     static constexpr bool given_once() noexcept {
         return (std::size_t{std::is_same_v<P, Q>} + ...) == 1;
     }
-    template <class P>
-    constexpr void set_static(std::size_t index) noexcept {
-        if constexpr (P::fully_static) { set<P>(index, {P::static_extents}); }
-    }
-    template <class P>
-    constexpr void set(std::size_t index, const ShapeOf<P>& given) noexcept {
-        shapes_[index].rank = P::rank;
-        for (std::size_t i = 0; i < P::rank; ++i) { shapes_[index].extents[i] = given.extents[i]; }
+    constexpr void set(std::size_t index, std::span<const std::size_t> extents) noexcept {
+        shapes_[index].rank = extents.size();
+        for (std::size_t i = 0; i < extents.size(); ++i) { shapes_[index].extents[i] = extents[i]; }
     }
 
     std::array<TensorShape, Group::count> shapes_{};

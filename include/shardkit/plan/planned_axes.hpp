@@ -41,7 +41,7 @@ struct PlannedAxes {
 
     /// Returns the mesh, with dp split where the names need it.
     constexpr AxisGrid grid(const AxisGrid& mesh) const {
-        if (experts) { return detail::expert_axes(mesh, shard_group, SourceLocation::current()); }
+        if (experts) { return mesh.split_experts(shard_group); }
         return shard_group == 0 ? mesh : mesh.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
     }
     /// Returns the ranks that communicate with `rank`.

@@ -62,7 +62,7 @@ class GroupMesh {
                                    policy.shard_group, " of dp = ", dp, " x cp = ", mesh.extent(Cp::name),
                                    ", whose ranks ep = ", mesh.experts(), " does not divide");
         }
-        return expert_axes(mesh, policy.shard_group, where);
+        return mesh.split_experts(policy.shard_group, where);
     }
 
     AxisGrid grid_;

@@ -53,7 +53,7 @@ class ReplicaComparison {
         list_pieces(group, values, pieces);
         for (HeldPiece& piece : pieces) {
             const std::size_t holders = holders_of(group, piece.values.extent, group.parameters[piece.parameter]);
-            if (sets_[holders].size() == 1) { continue; }
+            if (group_of(holders, 0).size() == 1) { continue; }
             items_.push_back({holders, pieces_.size(), {}, 0});
             pieces_.push_back(std::move(piece));
         }
@@ -63,7 +63,7 @@ class ReplicaComparison {
         std::vector<std::string_view> axes;
         for (std::size_t a = 0; a < rank_.grid().axis_count(); ++a) { axes.push_back(rank_.grid().axis(a).name); }
         const std::size_t holders = set_of(rank_.grid(), axes);
-        if (sets_[holders].size() > 1) { items_.push_back({holders, none, std::move(name), hash}); }
+        if (group_of(holders, 0).size() > 1) { items_.push_back({holders, none, std::move(name), hash}); }
     }
 
     /// Collective over the world. @throws ReplicaError, the same on every rank
@@ -92,12 +92,6 @@ class ReplicaComparison {
     struct HolderSet {
         AxisGrid grid;
         std::vector<std::string_view> axes;
-
-        std::size_t size() const {
-            std::size_t ranks = 1;
-            for (const std::string_view axis : axes) { ranks *= grid.extent(axis); }
-            return ranks;
-        }
     };
     struct Item {
         std::size_t holders;  ///< their number in sets_
@@ -124,16 +118,29 @@ class ReplicaComparison {
     }
     /// Finds the items that differ. All ranks see the same numbers, so all throw the same.
     [[noreturn]] void report(SourceLocation where) {
-        constexpr std::size_t at_once = 1024;
+        std::vector<std::uint64_t> mine;
+        for (const Item& item : items_) { mine.push_back(item.digest); }
+        const auto digests = gather_values(rank_, mine, where);
         std::vector<ReplicaDifference> differences;
-        for (std::size_t begin = 0; begin < items_.size(); begin += at_once) {
-            const std::size_t count = std::min(at_once, items_.size() - begin);
-            std::vector<std::uint64_t> mine;
-            for (std::size_t i = 0; i < count; ++i) { mine.push_back(items_[begin + i].digest); }
-            const auto digests = gather_values(rank_, mine, where);
-            for (std::size_t i = 0; i < count; ++i) {
-                find(
-                    items_[begin + i], [&](std::size_t rank) { return digests[rank * count + i]; }, differences);
+        for (std::size_t i = 0; i < items_.size(); ++i) {
+            const auto digest_of = [&](std::size_t rank) { return digests[rank * items_.size() + i]; };
+            for (std::size_t rank = 0; rank < rank_.world_size(); ++rank) {
+                const RankGroup group = group_of(items_[i].holders, rank);
+                if (group.index() != 0) { continue; }  // once for each group
+                ReplicaDifference found;
+                std::map<std::uint64_t, std::size_t> holders;  // their number, by digest
+                for (std::size_t m = 0; m < group.size(); ++m) { found.ranks.push_back(group.member(m)); }
+                std::sort(found.ranks.begin(), found.ranks.end());
+                for (const std::size_t member : found.ranks) { ++holders[digest_of(member)]; }
+                if (holders.size() == 1) { continue; }
+                const auto most = std::max_element(holders.begin(), holders.end(),
+                                                   [](const auto& a, const auto& b) { return a.second < b.second; });
+                for (const std::size_t member : found.ranks) {
+                    const bool wrong = 2 * most->second > group.size() && digest_of(member) != most->first;
+                    if (wrong) { found.wrong.push_back(member); }
+                }
+                found.what = name_of(items_[i]);
+                differences.push_back(std::move(found));
             }
         }
         constexpr std::size_t shown = 4;
@@ -144,28 +151,6 @@ class ReplicaComparison {
         if (differences.size() > shown) { append(text, "; and ", differences.size() - shown, " more"); }
         append(text, "; expected equal bits on ranks that hold the same elements (", place(where), ")");
         throw ReplicaError(std::move(differences), text);
-    }
-    template <class Digest>
-    void find(const Item& item, const Digest& digest_of, std::vector<ReplicaDifference>& differences) {
-        for (std::size_t rank = 0; rank < rank_.world_size(); ++rank) {
-            const RankGroup group = group_of(item.holders, rank);
-            if (group.index() != 0) { continue; }  // once for each group
-            ReplicaDifference found;
-            std::map<std::uint64_t, std::size_t> holders;  // their number, by digest
-            for (std::size_t m = 0; m < group.size(); ++m) { found.ranks.push_back(group.member(m)); }
-            std::sort(found.ranks.begin(), found.ranks.end());
-            for (const std::size_t member : found.ranks) { ++holders[digest_of(member)]; }
-            if (holders.size() == 1) { continue; }
-            const auto most = std::max_element(holders.begin(), holders.end(),
-                                               [](const auto& a, const auto& b) { return a.second < b.second; });
-            if (2 * most->second > group.size()) {
-                for (const std::size_t member : found.ranks) {
-                    if (digest_of(member) != most->first) { found.wrong.push_back(member); }
-                }
-            }
-            found.what = name_of(item);
-            differences.push_back(std::move(found));
-        }
     }
     std::string name_of(const Item& item) const {
         if (item.piece == none) { return item.name; }
