@@ -109,22 +109,10 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
 }
 
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) { return starts("MPI_Ibarrier", PMPI_Ibarrier, comm, request); }
-int MPI_Ibcast(void* values, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
-    return starts("MPI_Ibcast", PMPI_Ibcast, values, count, type, root, comm, request);
-}
 int MPI_Iallgather(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
                    MPI_Datatype received_type, MPI_Comm comm, MPI_Request* request) {
     return starts("MPI_Iallgather", PMPI_Iallgather, from, sent, sent_type, to, received, received_type, comm,
                   request);
-}
-int MPI_Iallgatherv(const void* from, int sent, MPI_Datatype sent_type, void* to, const int* received,
-                    const int* begins, MPI_Datatype received_type, MPI_Comm comm, MPI_Request* request) {
-    return starts("MPI_Iallgatherv", PMPI_Iallgatherv, from, sent, sent_type, to, received, begins, received_type,
-                  comm, request);
-}
-int MPI_Ialltoall(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
-                  MPI_Datatype received_type, MPI_Comm comm, MPI_Request* request) {
-    return starts("MPI_Ialltoall", PMPI_Ialltoall, from, sent, sent_type, to, received, received_type, comm, request);
 }
 int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
                    MPI_Request* request) {

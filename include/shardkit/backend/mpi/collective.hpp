@@ -213,16 +213,25 @@ class Seat {
 
 using Round = shared::detail::Round<Seat>;
 
-/// A call of ranks of several hosts, where ranks of one host see each other's memory: a round within this host, and
-/// messages to the others.
-struct BetweenHosts {
+/// How a call's data travels where its ranks are not all in one host whose memory they read: by messages to all other
+/// ranks or, with a round of the ranks of this host that read each other's memory, to one rank of each other host.
+struct Messages {
     const Call& call;
-    Round& round;
+    Round* round = nullptr;
 
-    /// Returns a member's input, or null if it is on another host.
+    /// Returns whether this rank reads a member's memory, perhaps its own.
+    bool reads(std::size_t member) const noexcept { return round != nullptr && call.group.is_here(member); }
+    /// Returns a member's input, or null if this rank does not read it.
     const std::byte* input(std::size_t member) const noexcept {
-        const Group::Home home = call.group.homes[member];
-        return home.host == call.group.host ? round.input(home.place) : nullptr;
+        return reads(member) ? round->input(call.group.homes[member].place) : nullptr;
+    }
+    /// Returns whether a member sends what is for all others to this one.
+    bool passes(std::size_t from, std::size_t to) const noexcept {
+        return round == nullptr ? from != to : call.group.takes_from(from, to);
+    }
+    /// Waits until the ranks that read each other's memory are here.
+    void meet() const {
+        if (round != nullptr) { round->meet(); }
     }
 };
 
@@ -248,39 +257,42 @@ inline bool agreed_but_for_statements(const Round& round) noexcept {
     return true;
 }
 
-/// Whether a collective's body can move the data between ranks that see each other's memory.
-template <class Body>
-inline constexpr bool reads_peers = std::is_invocable_v<const Body&, const Round&>;
+/// The memory of this rank that peers read and write.
+struct Shown {
+    const void* input = nullptr;
+    std::size_t bytes = 0;
+    void* output = nullptr;
+};
 
-/// Runs a collective with `bytes` bytes of input, which peers read, and an output, which they may read and write, or
-/// none. `body` moves the data: body(round) between ranks of one host that see it, body(between_hosts) between ranks
-/// of several hosts that see it within each, body(call) by messages. A body that takes no round always uses messages.
-template <class Body>
-void collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
+/// Runs a collective that shows its memory. It moves the data by in_one_host(round) between ranks of one host that
+/// see it, otherwise by by_messages(messages). Without the first, a null pointer, it always uses messages.
+template <class InOneHost, class ByMessages>
+void collective(Call& call, const Shown& shown, const InOneHost& in_one_host, const ByMessages& by_messages) {
+    constexpr bool reads_peers = !std::is_null_pointer_v<InOneHost>;
     call.sequence = call.channel.enter();
     if (call.channel.block == nullptr) {
         if (call.group.size() > 1) { begin(call, true); }
     } else {
         const Seat seat(call);
-        Round round(seat, call, input, bytes, output);
+        Round round(seat, call, shown.input, shown.bytes, shown.output);
         const bool spans = call.group.spans_hosts();
         if (!spans && !round.agreed()) { round.leave_and_throw(); }
-        bool visible = (round.agreed() || agreed_but_for_statements(round)) && reads_peers<Body> &&
-                       is_visible(seat, round, bytes, spans || call.signature.verb == Verb::all_reduce);
+        bool visible = (round.agreed() || agreed_but_for_statements(round)) && reads_peers &&
+                       is_visible(seat, round, shown.bytes, spans || call.signature.verb == Verb::all_reduce);
         if (spans) { visible = begin(call, visible) && !round.carried(); }
-        if constexpr (reads_peers<Body>) {
+        if constexpr (reads_peers) {
             if (visible) {
                 if (spans) {
-                    body(static_cast<const BetweenHosts&>(BetweenHosts{call, round}));
+                    by_messages(Messages{call, &round});
                 } else {
-                    body(static_cast<const Round&>(round));
+                    in_one_host(round);
                 }
                 round.leave();
                 return;
             }
         }
     }
-    body(static_cast<const Call&>(call));
+    by_messages(Messages{call});
 }
 
 }  // namespace shardkit::mpi::detail

@@ -118,22 +118,23 @@ class RankVerbs final : public host::Verbs {
     std::shared_ptr<const host::Verbs> split(std::size_t color, std::size_t key, std::string_view axes,
                                              const shardkit::Call& what) const override {
         Group* made = nullptr;
-        run(what, Stream(), nothing,
-            [&made, color, key](const Call& call) { made = &split_group(call, color, key); });
+        run(what, Stream(), {}, nullptr,
+            [&made, color, key](const Messages& way) { made = &split_group(way.call, color, key); });
         return std::make_shared<const RankVerbs>(*world_, *made, axes);
     }
 
     void barrier(const Stream& stream, const shardkit::Call& what) const override {
-        run(what, stream, nothing, [](const auto& way) {
-            if constexpr (std::is_same_v<std::remove_cvref_t<decltype(way)>, Call>) {
+        run(
+            what, stream, {}, [](const Round&) {},
+            [](const Messages& way) {
+                const Call& call = way.call;
                 // The comparison is a barrier already.
-                if (way.channel.block != nullptr || way.world.options().compare_calls == CompareCalls::each_call) {
+                if (call.channel.block != nullptr || call.world.options().compare_calls == CompareCalls::each_call) {
                     return;
                 }
-                way.lane.complete(way, "MPI_Ibarrier",
-                                  [&](MPI_Request* request) { return MPI_Ibarrier(way.channel.comm, request); });
-            }
-        });
+                call.lane.complete(call, "MPI_Ibarrier",
+                                   [&](MPI_Request* request) { return MPI_Ibarrier(call.channel.comm, request); });
+            });
     }
 
     /// Compares the ranks' calls over the group, if Options::compare_calls is each_step and the comparison needs
@@ -152,7 +153,7 @@ class RankVerbs final : public host::Verbs {
         run(
             what, stream, {shard.at, shard.bytes(), full.at},
             [=](const Round& round) { shared::detail::all_gather(round, full); },
-            [=](const auto& way) { detail::all_gather(way, shard, full); });
+            [=](const Messages& way) { detail::all_gather(way, shard, full); });
         return (size() - 1) * shard.bytes();
     }
 
@@ -160,28 +161,28 @@ class RankVerbs final : public host::Verbs {
                                  host::Memory shard, const Stream& stream,
                                  const shardkit::Call& what) const override {
         if (adds_by_mpi()) {
-            run(what, stream, nothing,
-                [=, &reducer](const Call& call) { Staged::reduce_scatter(call, reducer, op, full, shard); });
+            run(what, stream, {}, nullptr,
+                [=, &reducer](const Messages& way) { Staged::reduce_scatter(way.call, reducer, op, full, shard); });
             return Exchange::moved_by_reduce_scatter(*group_, shard.count, Staged::sent_size(reducer, op));
         }
         run(
             what, stream, {full.at, full.bytes(), nullptr},
             [=, &reducer](const Round& round) { shared::detail::reduce_scatter(round, reducer, op, shard); },
-            [=, &reducer](const auto& way) { Exchange::reduce_scatter(way, reducer, op, full, shard); });
+            [=, &reducer](const Messages& way) { Exchange::reduce_scatter(way, reducer, op, full, shard); });
         return Exchange::moved_by_reduce_scatter(*group_, shard.count, reducer.in_size);
     }
 
     std::uint64_t all_reduce(const host::Reducer& reducer, ReduceOp op, host::ConstMemory input, host::Memory output,
                              const Stream& stream, const shardkit::Call& what) const override {
         if (adds_by_mpi()) {
-            run(what, stream, nothing,
-                [=, &reducer](const Call& call) { Staged::all_reduce(call, reducer, op, input, output); });
+            run(what, stream, {}, nullptr,
+                [=, &reducer](const Messages& way) { Staged::all_reduce(way.call, reducer, op, input, output); });
             return Staged::moved_by_all_reduce(*group_, reducer, op, input);
         }
         run(
             what, stream, {input.at, input.bytes(), output.at},
             [=, &reducer](const Round& round) { shared::detail::all_reduce(round, reducer, op, output); },
-            [=, &reducer](const auto& way) { Exchange::all_reduce(way, reducer, op, input, output); });
+            [=, &reducer](const Messages& way) { Exchange::all_reduce(way, reducer, op, input, output); });
         return Exchange::moved_by_all_reduce(*group_, reducer, input);
     }
 
@@ -190,7 +191,7 @@ class RankVerbs final : public host::Verbs {
         run(
             what, stream, {values.at, values.bytes(), values.at},
             [=](const Round& round) { shared::detail::broadcast(round, values, root); },
-            [=](const auto& way) { detail::broadcast(way, values, root); });
+            [=](const Messages& way) { detail::broadcast(way, values, root); });
         return rank() == root ? 0 : values.bytes();
     }
 
@@ -199,7 +200,7 @@ class RankVerbs final : public host::Verbs {
         run(
             what, stream, {sent.at, sent.bytes(), nullptr},
             [=](const Round& round) { shared::detail::all_to_all(round, received); },
-            [=](const auto& way) { detail::all_to_all(way, sent, received); });
+            [=](const Messages& way) { detail::all_to_all(way, sent, received); });
         return (size() - 1) * (sent.bytes() / size());
     }
 
@@ -229,20 +230,6 @@ class RankVerbs final : public host::Verbs {
   private:
     bool adds_by_mpi() const noexcept { return world_->options().sums == Sums::by_mpi; }
 
-    /// The memory of this rank that peers read and write.
-    struct Shown {
-        const void* input;
-        std::size_t bytes;
-        void* output;
-    };
-    static constexpr Shown nothing{nullptr, 0, nullptr};
-    /// How a collective moves its data: over a Round of ranks in one host, and over BetweenHosts or a Call.
-    template <class InOneHost, class Else>
-    struct Ways : InOneHost, Else {
-        using InOneHost::operator();
-        using Else::operator();
-    };
-
     /// Runs work(call) in the order of the stream.
     template <class Work>
     void execute(const shardkit::Call& what, const Stream& stream, const Work& work) const {
@@ -256,17 +243,13 @@ class RankVerbs final : public host::Verbs {
                             recorder.done(what);
                         });
     }
-    /// Does the common work of all collectives; `body` moves the data, see detail::collective.
-    template <class Body>
-    void run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
-        execute(what, stream, [shown, body](Call& call) {
-            detail::collective(call, shown.input, shown.bytes, shown.output, body);
-        });
-    }
-    template <class InOneHost, class Else>
+    /// Does the common work of all collectives, which move data as detail::collective says.
+    template <class InOneHost, class ByMessages>
     void run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const InOneHost& in_one_host,
-             const Else& otherwise) const {
-        run(what, stream, shown, Ways<InOneHost, Else>{in_one_host, otherwise});
+             const ByMessages& by_messages) const {
+        execute(what, stream, [shown, in_one_host, by_messages](Call& call) {
+            detail::collective(call, shown, in_one_host, by_messages);
+        });
     }
     /// Does the common work of messages between two ranks; `fill(message)` sets what to send and receive.
     template <class Fill>

@@ -29,10 +29,8 @@ struct Exchange {
                                            .small_gather = detail::carried_bytes,
                                            .adds_along_trees = true};
 
-    /// Reduces to each rank its piece. `shard` may be this rank's piece of `full`. `way` is the call, or
-    /// BetweenHosts, where the ranks of each host read each other's memory.
-    template <class Way>
-    static void reduce_scatter(const Way& way, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
+    /// Reduces to each rank its piece. `shard` may be this rank's piece of `full`.
+    static void reduce_scatter(const Messages& way, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
                                host::Memory shard) {
         const auto piece = [k = shard.count](std::size_t rank) {
             return host::detail::Chunk{rank * k, (rank + 1) * k};
@@ -46,37 +44,12 @@ struct Exchange {
 
     /// Reduces to every rank. `output` may be `input`. Small inputs are gathered and added by every rank: one round
     /// of messages instead of two.
-    static void all_reduce(const Call& call, const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
+    static void all_reduce(const Messages& way, const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
                            host::Memory output) {
-        const std::size_t ranks = call.group.size();
-        if (gathers(input)) {
-            gather_and_reduce(call, reducer, op, input, output);
-            return;
-        }
-        detail::for_each_piece(call, input.count, [&](std::size_t at, int size) {
-            const auto part = static_cast<std::size_t>(size);
-            const auto piece = [&](std::size_t rank) { return piece_of(reducer, part, rank, ranks); };
-            const host::detail::Chunk own = piece(call.group.rank);
-            const host::Memory result = output.part(at, part);
-            reduce_own_piece(call, reducer, op, input.part(at, part), piece, result.part(own.begin, 0).at);
-            int* const sizes = call.lane.counts().data();
-            int* const begins = sizes + ranks;
-            for (std::size_t rank = 0; rank < ranks; ++rank) {
-                sizes[rank] = static_cast<int>(piece(rank).size());
-                begins[rank] = static_cast<int>(piece(rank).begin);
-            }
-            call.lane.complete(call, "MPI_Iallgatherv", [&](MPI_Request* request) {
-                return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, result.at, sizes, begins,
-                                       detail::word_type(result.size), call.channel.comm, request);
-            });
-        });
-    }
-    /// Reduces inputs larger than `carried_bytes`, where the ranks of each host read each other's memory.
-    static void all_reduce(const BetweenHosts& way, const host::Reducer& reducer, ReduceOp op,
-                           host::ConstMemory input, host::Memory output) {
-        const std::size_t ranks = way.call.group.size();
-        const auto piece = [&](std::size_t rank) { return piece_of(reducer, input.count, rank, ranks); };
-        reduce_own_piece(way, reducer, op, input, piece, output.part(piece(way.call.group.rank).begin, 0).at);
+        if (gathers(input)) { return gather_and_reduce(way.call, reducer, op, input, output); }
+        const Group& group = way.call.group;
+        const auto piece = [&](std::size_t rank) { return piece_of(reducer, input.count, rank, group.size()); };
+        reduce_own_piece(way, reducer, op, input, piece, output.part(piece(group.rank).begin, 0).at);
         detail::spread(way, output, piece);
     }
     /// Returns what this rank receives in an all_reduce.
@@ -89,11 +62,6 @@ struct Exchange {
     }
 
   private:
-    static const Call& call_of(const Call& call) noexcept { return call; }
-    static const Call& call_of(const BetweenHosts& way) noexcept { return way.call; }
-    /// Returns a rank's input, or null where this rank cannot read it.
-    static const std::byte* input_of(const Call& /*call*/, std::size_t /*rank*/) noexcept { return nullptr; }
-    static const std::byte* input_of(const BetweenHosts& way, std::size_t rank) noexcept { return way.input(rank); }
     /// Returns whether every rank receives all ranks' inputs.
     static constexpr bool gathers(host::ConstMemory input) noexcept { return input.bytes() <= detail::carried_bytes; }
     /// Returns the piece of `count` elements that a rank adds.
@@ -119,11 +87,10 @@ struct Exchange {
     /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces.
     /// Messages go to and from ranks whose `full` this one cannot read. Blocks are received into one half of the
     /// staging memory while the other half is added.
-    template <class Way, class PieceOf>
-    static void reduce_own_piece(const Way& way, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
-                                 PieceOf piece_of, std::byte* result) {
-        const Call& call = call_of(way);
-        const auto seen = [&](std::size_t rank) { return input_of(way, rank); };
+    template <class PieceOf>
+    static void reduce_own_piece(const Messages& way, const host::Reducer& reducer, ReduceOp op,
+                                 host::ConstMemory full, PieceOf piece_of, std::byte* result) {
+        const Call& call = way.call;
         const std::size_t ranks = call.group.size();
         const std::size_t self = call.group.rank;
         const std::size_t peers = ranks - 1;
@@ -151,11 +118,11 @@ struct Exchange {
             for (std::size_t step = 1; step < ranks; ++step) {
                 const std::size_t from = (self + ranks - step) % ranks;
                 const std::size_t to = (self + step) % ranks;
-                if (const std::size_t size = size_in(round, own); size > 0 && seen(from) == nullptr) {
+                if (const std::size_t size = size_in(round, own); size > 0 && way.input(from) == nullptr) {
                     call.receive(staged(round, from), size, full.size, from, tag, slots[2 * step - 2]);
                 }
                 const host::detail::Chunk theirs = piece_of(to);
-                if (const std::size_t size = size_in(round, theirs); size > 0 && seen(to) == nullptr) {
+                if (const std::size_t size = size_in(round, theirs); size > 0 && way.input(to) == nullptr) {
                     call.send(full.part(theirs.begin + round * block, size).at, size, full.size, to, tag,
                               slots[2 * step - 1]);
                 }
@@ -170,7 +137,7 @@ struct Exchange {
             host::detail::reduce_in_rank_order(
                 reducer, op, ranks, size_in(round, own),
                 [&](std::size_t rank) -> const std::byte* {
-                    const std::byte* const theirs = rank == self ? full.at : seen(rank);
+                    const std::byte* const theirs = rank == self ? full.at : way.input(rank);
                     return theirs != nullptr ? theirs + (own.begin + at) * full.size : staged(round, rank);
                 },
                 host::detail::Result<std::byte>{result + at * reducer.out_size});

@@ -182,9 +182,9 @@ struct Group {
     std::size_t taker(std::size_t of, std::size_t senders_place) const noexcept {
         return hosts[of][senders_place % hosts[of].size()];
     }
-    /// Returns whether this rank receives what a member sends.
-    bool takes_from(std::size_t member) const noexcept {
-        return !is_here(member) && taker(host, homes[member].place) == rank;
+    /// Returns whether a member receives what one of another host sends.
+    bool takes_from(std::size_t from, std::size_t to) const noexcept {
+        return homes[from].host != homes[to].host && taker(homes[to].host, homes[from].place) == to;
     }
     /// Returns whether the members of each host meet in shared memory; this holds in all lanes or in none.
     bool meets_in_memory() const noexcept { return channels.front().block != nullptr; }

@@ -39,7 +39,6 @@ class Lane : shardkit::detail::NotCopied {
           job_(job),
           spins_(spins(job.options)),
           requests_(4 * ranks, MPI_REQUEST_NULL),
-          counts_(2 * ranks),
           // At least two elements of the widest type from every rank.
           staging_(std::max(
               {job.options.staging_bytes, 2 * (ranks + 1) * sizeof(double), ranks * detail::carried_bytes})) {}
@@ -64,9 +63,8 @@ class Lane : shardkit::detail::NotCopied {
 
     /// Returns space for 4 requests per rank.
     std::span<MPI_Request> requests() noexcept { return requests_; }
-    /// Return scratch memory, and space for 2 counts per rank.
+    /// Returns scratch memory.
     std::span<std::uint8_t> staging() const noexcept { return staging_.span(); }
-    std::span<int> counts() noexcept { return counts_; }
 
     /// Waits until the requests have ended. `peer` is the member that they depend on; without it they depend on all
     /// members.
@@ -196,7 +194,6 @@ class Lane : shardkit::detail::NotCopied {
     std::uint32_t spins_;  // polls for messages before a waiting rank yields its processor
     shared::detail::SpinBudget word_spins_;
     std::vector<MPI_Request> requests_;
-    std::vector<int> counts_;
     HostBuffer<std::uint8_t> staging_;
     std::unique_ptr<host::detail::CommandQueue> queue_;  // last: its thread uses all the others
 };

@@ -33,7 +33,7 @@ struct Staged {
 
     static void reduce_scatter(const Call& call, const host::Reducer& reducer, ReduceOp op, host::ConstMemory full,
                                host::Memory shard) {
-        if (!by_mpi(reducer, op)) { return Exchange::reduce_scatter(call, reducer, op, full, shard); }
+        if (!by_mpi(reducer, op)) { return Exchange::reduce_scatter(Messages{call}, reducer, op, full, shard); }
         const std::size_t ranks = call.group.size();
         const std::size_t k = shard.count;
         const std::size_t most = call.world.options().message_elements;
@@ -62,7 +62,7 @@ struct Staged {
 
     static void all_reduce(const Call& call, const host::Reducer& reducer, ReduceOp op, host::ConstMemory input,
                            host::Memory output) {
-        if (!by_mpi(reducer, op)) { return Exchange::all_reduce(call, reducer, op, input, output); }
+        if (!by_mpi(reducer, op)) { return Exchange::all_reduce(Messages{call}, reducer, op, input, output); }
         if (adds_as_given(reducer)) {
             for_each_piece(call, input.count, [&](std::size_t at, int size) {
                 const host::Memory part = output.part(at, static_cast<std::size_t>(size));
