@@ -49,7 +49,7 @@ int run_trainer(int count, const char* const* words, std::FILE* out, std::FILE* 
         const auto shared =
             launcher ? launcher->unique_id(std::chrono::minutes(10)) : shardkit::nccl::UniqueId::create();
         ncclUniqueId id;
-        std::memcpy(&id, shared.bytes().data(), sizeof id);
+        std::memcpy(&id, shared.bytes.data(), sizeof id);
         Job job(launcher ? launcher->device() : 0, id, launcher ? launcher->rank() : 0,
                 launcher ? launcher->world_size() : 1);
         const bool prints = job.rank == 0;

@@ -206,12 +206,12 @@ void run_on_nccl(const auto& body) {
     }
 }
 void run_on_lent(const auto& body) {
-    std::array<std::byte, sk::nccl::UniqueId::size> id;
-    code_base::make_id(id.data());
+    sk::nccl::UniqueId id;
+    code_base::make_id(id.bytes.data());
     std::vector<std::jthread> threads;
     for (std::size_t r = 0; r < ranks; ++r) {
         threads.emplace_back([&, r] {
-            const code_base::Job job(id.data(), ranks, r);
+            const code_base::Job job(id.bytes.data(), ranks, r);
             sk::nccl::World world(sk::nccl::Borrow{job.comm}, {.compute = job.stream});
             sk::nccl::run(sk::DeviceMesh<ranks>{}, world, [&](sk::Rank& rank) {
                 expect(sk::nccl::stream(rank) == job.stream, "the lent stream");
@@ -226,12 +226,12 @@ void run_on_lent(const auto& body) {
 /// others go on in a World of their own.
 void run_one_by_one() {
     const auto id = sk::nccl::UniqueId::create();
-    std::array<std::byte, sk::nccl::UniqueId::size> lent;
-    code_base::make_id(lent.data());
+    sk::nccl::UniqueId lent;
+    code_base::make_id(lent.bytes.data());
     std::vector<std::jthread> threads;
     for (std::size_t r = 0; r < ranks; ++r) {
         threads.emplace_back([&, r] {
-            const code_base::Job job(lent.data(), ranks, r);
+            const code_base::Job job(lent.bytes.data(), ranks, r);
             sk::nccl::Options options;
             options.device = static_cast<int>(r);
             sk::nccl::World world(id, ranks, r, options);

@@ -88,7 +88,7 @@ inline std::string obstacle(std::size_t ranks) {
 
 inline std::string hexadecimal(const sk::nccl::UniqueId& id) {
     std::string text;
-    for (const std::byte byte : id.bytes()) {
+    for (const std::byte byte : id.bytes) {
         constexpr std::string_view digits = "0123456789abcdef";
         text += digits[std::to_integer<std::size_t>(byte) / 16];
         text += digits[std::to_integer<std::size_t>(byte) % 16];
@@ -168,15 +168,14 @@ inline Place read_place() {
     const auto second = text.find(' ', first + 1);
     REQUIRE(second != std::string::npos);
     const std::string digits = text.substr(second + 1);
-    REQUIRE(digits.size() == 2 * sk::nccl::UniqueId::size);
-    std::array<std::byte, sk::nccl::UniqueId::size> bytes{};
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
+    sk::nccl::UniqueId id;
+    REQUIRE(digits.size() == 2 * id.bytes.size());
+    for (std::size_t i = 0; i < id.bytes.size(); ++i) {
         unsigned value = 0;
         std::from_chars(digits.data() + 2 * i, digits.data() + 2 * i + 2, value, 16);
-        bytes[i] = static_cast<std::byte>(value);
+        id.bytes[i] = static_cast<std::byte>(value);
     }
-    return {std::stoul(text.substr(0, first)), std::stoul(text.substr(first + 1, second - first - 1)),
-            sk::nccl::UniqueId::from_bytes(bytes)};
+    return {std::stoul(text.substr(0, first)), std::stoul(text.substr(first + 1, second - first - 1)), id};
 }
 
 #define RANK_CASE_NAMED(name, function)                                                     \

@@ -22,8 +22,7 @@ namespace shardkit::nccl SHARDKIT_FACE {
 ///     TORCHELASTIC_RUN_ID,
 ///     SLURM_JOB_ID             used as the token if SHARDKIT_TOKEN is not set
 /// Rank 0 gives NCCL's unique id to the others at MASTER_ADDR:MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True it
-/// uses MASTER_PORT + 1, as torchrun's own store listens at MASTER_PORT then. If NCCL_COMM_ID is set, NCCL connects
-/// the processes there by itself, and MASTER_ADDR and MASTER_PORT are not read.
+/// uses MASTER_PORT + 1, as torchrun's own store listens at MASTER_PORT then.
 class Launcher {
   public:
     /// Reads the launcher's variables from this process's environment.
@@ -42,12 +41,12 @@ class Launcher {
     std::size_t world_size() const noexcept { return meeting_.size; }
     std::size_t local_rank() const noexcept { return local_rank_; }
     int device() const noexcept { return device_; }
-    /// Returns where the processes meet; without a host if NCCL_COMM_ID is set.
+    /// Returns where the processes meet.
     const Meeting& meeting() const noexcept { return meeting_; }
-    /// Returns the id that the job's processes connect with. Collective, unless NCCL_COMM_ID is set.
+    /// Returns the id that the job's processes connect with. Collective.
     /// @throws CommError, also when a rank does not come within the timeout
     UniqueId unique_id(std::chrono::milliseconds timeout, SourceLocation where = SourceLocation::current()) const {
-        return meets_by_itself_ ? UniqueId::create(where) : meet(meeting_, timeout, where);
+        return meet(meeting_, timeout, where);
     }
 
   private:
@@ -55,7 +54,6 @@ class Launcher {
     Launcher(const void* from, LookUp look_up, int gpus, SourceLocation where);
 
     Meeting meeting_;
-    bool meets_by_itself_ = false;
     std::size_t local_rank_ = 0;
     int device_ = 0;
 };
@@ -135,23 +133,16 @@ SHARDKIT_CORE_INLINE Launcher::Launcher(const void* from, LookUp look_up, int gp
     if (local && !gpu::detail::has_device(*local, gpus)) {
         read.complain("LOCAL_RANK=", *local, " is not below the number of GPUs of this machine, which is ", gpus);
     }
-    if (const auto comm_id = read.look_up("NCCL_COMM_ID"); comm_id && !comm_id->empty()) {
-        meets_by_itself_ = true;
-    } else {
-        const std::optional<std::string> address = read.text("MASTER_ADDR");
-        const std::optional<std::size_t> port = read.number("MASTER_PORT");
-        const bool taken = read.look_up("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
-        const std::size_t highest = taken ? 65534 : 65535;
-        if (port && (*port == 0 || *port > highest)) {
-            read.complain("MASTER_PORT=", *port, " is no port between 1 and ", highest);
-        } else if (address && port) {
-            meeting_.host = detail::without_brackets(*address);
-            meeting_.port = static_cast<std::uint16_t>(*port + (taken ? 1U : 0U));
-        }
+    const std::optional<std::string> address = read.text("MASTER_ADDR");
+    const std::optional<std::size_t> port = read.number("MASTER_PORT");
+    const bool taken = read.look_up("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
+    const std::size_t highest = taken ? 65534 : 65535;
+    if (port && (*port == 0 || *port > highest)) {
+        read.complain("MASTER_PORT=", *port, " is no port between 1 and ", highest);
     }
     if (!read.complaints.empty()) { throw_invalid_argument(where, "Launcher: ", read.complaints); }
-    meeting_.rank = *rank;
-    meeting_.size = *size;
+    meeting_ = {detail::without_brackets(*address), static_cast<std::uint16_t>(*port + (taken ? 1U : 0U)), *rank,
+                *size, ""};
     for (const char* const name : {"SHARDKIT_TOKEN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
         if (meeting_.token.empty()) { meeting_.token = read.look_up(name).value_or(""); }
     }

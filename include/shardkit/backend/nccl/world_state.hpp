@@ -316,7 +316,7 @@ class WorldState final : public Connections {
         const gpu::detail::DeviceGuard guard(device_, where);
         shardkit::detail::Fnv run;
         const ncclUniqueId native_id = nccl::native(id);
-        run.add(std::string_view(native_id.internal, UniqueId::size));
+        run.add(std::string_view(native_id.internal, sizeof native_id));
         records_->set_run(run.hash);
         ncclConfig_t config = config_of(options_);
         Group& group = add_group("world");

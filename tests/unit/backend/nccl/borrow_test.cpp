@@ -304,24 +304,4 @@ TEST_CASE("nccl: windows are made once with every communicator, and NCCL before 
     CHECK(standin::live() == standin::Live{});
 }
 
-TEST_CASE("nccl: a unique id travels over any communicator of the host's memory; rank 0's failure is everybody's") {
-    gpu_ranks::restart();
-    std::array<std::optional<nccl::UniqueId>, 3> ids;
-    threads::run(DeviceMesh{3}, [&](auto& rank) { ids[rank.rank()] = nccl::share_unique_id(rank.world()); });
-    REQUIRE(ids[0].has_value());
-    CHECK(ids[1] == ids[0]);
-    CHECK(ids[2] == ids[0]);
-
-    standin::fail_next("ncclGetUniqueId", ncclSystemError);
-    std::array<std::string, 3> errors;
-    threads::run(DeviceMesh{3}, [&](auto& rank) {
-        try {
-            static_cast<void>(nccl::share_unique_id(rank.world()));
-        } catch (const CommError& error) { errors[rank.rank()] = error.what(); }
-    });
-    CHECK(errors[0].find("ncclGetUniqueId returned 2") != std::string::npos);
-    CHECK(errors[1].find("rank 0 could not create the id") != std::string::npos);
-    CHECK(errors[2].find("rank 0 could not create the id") != std::string::npos);
-}
-
 }  // namespace borrow_test

@@ -112,11 +112,6 @@ TEST_CASE("nccl launcher: where the processes meet") {
     CHECK(launcher(variables).meeting().port == 29501);
     variables["MASTER_PORT"] = "65535";
     CHECK_THROWS_AS(launcher(variables), std::invalid_argument);
-    variables["NCCL_COMM_ID"] = "b:1";
-    CHECK(launcher(variables).meeting().host.empty());
-    variables.erase("MASTER_ADDR");
-    variables.erase("MASTER_PORT");
-    CHECK(launcher(variables).meeting().host.empty());
 }
 
 TEST_CASE("nccl launcher: a World from the environment, which stays as it was") {
@@ -143,23 +138,6 @@ TEST_CASE("nccl launcher: a World from the environment, which stays as it was") 
     CHECK(standin::live() == standin::Live{});
     for (const auto& [name, value] : variables) { REQUIRE(::unsetenv(name.c_str()) == 0); }
     CHECK_THROWS_AS(nccl::Launcher::from_environment(), std::invalid_argument);
-}
-
-TEST_CASE("nccl launcher: ranks that share an NCCL_COMM_ID find each other") {
-    gpu_ranks::restart();
-    REQUIRE(::setenv("NCCL_COMM_ID", "127.0.0.1:29512", 1) == 0);
-    const auto outcomes = gpu_ranks::each_in_a_thread(3, [](std::size_t rank) {
-        const Variables variables{{"RANK", std::to_string(rank)},
-                                  {"WORLD_SIZE", "3"},
-                                  {"LOCAL_RANK", std::to_string(rank)},
-                                  {"NCCL_COMM_ID", "127.0.0.1:29512"}};
-        nccl::World world(launcher(variables), gpu_ranks::patient());
-        verb_checks::check_all_reduce<float, float>(gpu_ranks::Comm(world), 10, 1);
-        world.finish();
-    });
-    CHECK(gpu_ranks::first_error(outcomes) == "");
-    CHECK(std::getenv("NCCL_COMM_ID") != nullptr);  // the user's
-    REQUIRE(::unsetenv("NCCL_COMM_ID") == 0);
 }
 
 }  // namespace launcher_test

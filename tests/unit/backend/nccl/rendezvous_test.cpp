@@ -47,8 +47,8 @@ std::uint16_t free_port() {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
-    REQUIRE(::bind(any.native(), reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(::getsockname(any.native(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    REQUIRE(::bind(any.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::getsockname(any.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
     return ntohs(address.sin_port);
 }
 Meeting meeting(std::uint16_t port, std::size_t rank, std::size_t size) {
@@ -74,14 +74,17 @@ Socket connection(std::uint16_t port) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
 }
-/// What comes back until the other side closes.
-std::size_t answer_to(const Socket& socket, std::span<const std::byte> said) {
-    REQUIRE(socket.send(said));
+bool comes(const Socket& socket) { return nccl::detail::is_ready(socket, POLLIN, static_cast<int>(patient.count())); }
+/// The bytes that come back until the other side closes.
+template <class Said>
+std::size_t answer_to(const Socket& socket, const Said& said) {
+    REQUIRE(nccl::detail::send_record(socket, said));
     std::array<std::byte, 1000> answer{};
     std::size_t have = 0;
-    const Deadline deadline(patient);
-    while (socket.ready(POLLIN, deadline, patient) && socket.receive(answer, have) == Socket::Received::some) {}
-    CHECK(!deadline.over());
+    for (ssize_t count = 1; count > 0; have += static_cast<std::size_t>(count)) {
+        REQUIRE(comes(socket));
+        count = std::max<ssize_t>(::recv(socket.get(), answer.data(), answer.size(), 0), 0);
+    }
     return have;
 }
 
@@ -124,8 +127,9 @@ TEST_CASE("nccl rendezvous: strangers get nothing and hold nobody up") {
     const std::uint16_t port = free_port();
     auto host = later(meeting(port, 0, 2), patient);
     const Socket silent = connection(port);
-    const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n" + std::string(100, ' ') + "\r\n\r\n";
-    CHECK(answer_to(connection(port), std::as_bytes(std::span(request))) == 0);
+    std::array<char, 150> request{};
+    std::ranges::copy(std::string("GET / HTTP/1.1\r\nHost: localhost\r\n"), request.begin());
+    CHECK(answer_to(connection(port), request) == 0);
     Meeting wrong = meeting(port, 1, 2);
     wrong.token = "the jobs";
     CHECK(answer_to(connection(port), nccl::detail::hello_of(wrong)) == 0);
@@ -133,7 +137,7 @@ TEST_CASE("nccl rendezvous: strangers get nothing and hold nobody up") {
     CHECK(answer_to(connection(port), nccl::detail::hello_of(meeting(port, 2, 2))) == 0);
     auto guest = later(wrong, impatient);
     CHECK(contains(error_of(guest), "another job's, or the token is another one"));
-    CHECK(answer_to(connection(port), nccl::detail::hello_of(meeting(port, 1, 2))) == nccl::detail::answer_bytes);
+    CHECK(answer_to(connection(port), nccl::detail::hello_of(meeting(port, 1, 2))) == sizeof(nccl::detail::Answer));
     host.get();
     wrong.token = std::string(65, 'x');
     CHECK(contains(thrown_message<std::invalid_argument>([&] { nccl::meet(wrong, impatient); }), "at most 64"));
@@ -154,40 +158,45 @@ TEST_CASE("nccl rendezvous: a rank of another number of ranks, a port in use and
     const Socket other = nccl::detail::listen_at(taken, error);
     REQUIRE(other);
     auto asks = later(meeting(taken, 1, 2), patient);
-    REQUIRE(other.ready(POLLIN, Deadline(patient), patient));
+    REQUIRE(comes(other));
     {
-        const Socket answers(::accept(other.native(), nullptr, nullptr));
-        const std::string greeting(nccl::detail::answer_bytes, '!');
-        REQUIRE(answers.send(std::as_bytes(std::span(greeting))));
-        REQUIRE(answers.ready(POLLIN, Deadline(patient), patient));
+        const Socket answers(::accept(other.get(), nullptr, nullptr));
+        nccl::detail::Answer greeting;
+        greeting.magic.fill('!');
+        REQUIRE(nccl::detail::send_record(answers, greeting));
+        REQUIRE(comes(answers));
     }
-    REQUIRE(other.ready(POLLIN, Deadline(patient), patient));  // it tries again
-    const Socket answers(::accept(other.native(), nullptr, nullptr));
-    std::vector<std::byte> right(nccl::detail::answer_bytes, std::byte{1});
-    std::ranges::transform(nccl::detail::meeting_magic, right.begin(), [](char c) { return std::byte(c); });
-    REQUIRE(answers.send(right));
-    CHECK(asks.get().bytes()[5] == std::byte{1});
+    REQUIRE(comes(other));  // it tries again
+    const Socket answers(::accept(other.get(), nullptr, nullptr));
+    nccl::detail::Answer right{.agrees = 1};
+    right.id.bytes[5] = std::byte{1};
+    REQUIRE(nccl::detail::send_record(answers, right));
+    CHECK(asks.get().bytes[5] == std::byte{1});
 }
 
-TEST_CASE("nccl rendezvous: a launcher's processes connect by it, and the environment has no NCCL_COMM_ID") {
-    gpu_ranks::restart();
-    const std::string port = std::to_string(free_port());
-    const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
-        const std::map<std::string, std::string> variables{{"RANK", std::to_string(rank)},
-                                                           {"WORLD_SIZE", "3"},
-                                                           {"LOCAL_RANK", std::to_string(rank)},
-                                                           {"MASTER_ADDR", "127.0.0.1"},
-                                                           {"MASTER_PORT", port}};
-        const auto look_up = [&](const char* name) {
-            const auto found = variables.find(name);
-            return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
-        };
-        nccl::World world(nccl::Launcher::from(look_up, 8), gpu_ranks::patient());
-        verb_checks::check_all_reduce<float, float>(gpu_ranks::Comm(world), 10, 1);
-        world.finish();
-    });
-    CHECK(gpu_ranks::first_error(outcomes) == "");
-    CHECK(std::getenv("NCCL_COMM_ID") == nullptr);
+TEST_CASE("nccl rendezvous: a launcher's processes connect by it, with NCCL_COMM_ID and without") {
+    for (const bool with_address : {false, true}) {
+        gpu_ranks::restart();
+        if (with_address) { REQUIRE(::setenv("NCCL_COMM_ID", "127.0.0.1:29512", 1) == 0); }
+        const std::string port = std::to_string(free_port());
+        const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
+            const std::map<std::string, std::string> variables{{"RANK", std::to_string(rank)},
+                                                               {"WORLD_SIZE", "3"},
+                                                               {"LOCAL_RANK", std::to_string(rank)},
+                                                               {"MASTER_ADDR", "127.0.0.1"},
+                                                               {"MASTER_PORT", port}};
+            const auto look_up = [&](const char* name) {
+                const auto found = variables.find(name);
+                return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
+            };
+            nccl::World world(nccl::Launcher::from(look_up, 8), gpu_ranks::patient());
+            verb_checks::check_all_reduce<float, float>(gpu_ranks::Comm(world), 10, 1);
+            world.finish();
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK((std::getenv("NCCL_COMM_ID") != nullptr) == with_address);  // the user's
+        REQUIRE(::unsetenv("NCCL_COMM_ID") == 0);
+    }
 }
 
 }  // namespace rendezvous_test
