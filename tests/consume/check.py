@@ -158,19 +158,28 @@ def nvcc_for(environment):
 
 
 def cmake_cuda(root, outside, compiler, environment):
-    """A project of CXX and CUDA whose .cu links shardkit::shardkit, as installed and as a subdirectory; compiled and
-    linked, as it takes no GPU."""
+    """A project of CXX and CUDA whose .cu links shardkit::shardkit, as installed and as a subdirectory, which gives
+    nvcc the same words; compiled and linked, as it takes no GPU."""
     _, environment = nvcc_for(install(root, outside, environment))
     shutil.copy(HERE / "cuda/kernel.cu", outside)
     project = (HERE / "cuda/CMakeLists.txt").read_text(encoding="utf-8")
     library = copy_library(root, outside / "subdirectory")
-    for name, found in (("installed", "find_package(shardkit 0.1 REQUIRED)"),
-                        ("below", f"add_subdirectory({library}/cmake shardkit)")):
+    kernels = []
+    for name, found in (("below", f"add_subdirectory({library}/cmake shardkit)"),
+                        ("installed", "find_package(shardkit 0.1 REQUIRED)")):
         (outside / "CMakeLists.txt").write_text(project.replace("@FOUND@", found), encoding="utf-8")
         build = outside / f"build-{name}"
         run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}",
-            f"-DCMAKE_CUDA_HOST_COMPILER={compiler[-1]}", env=environment)
-        run("cmake", "--build", build, env=environment)
+            f"-DCMAKE_CUDA_HOST_COMPILER={compiler[-1]}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", env=environment)
+        commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+        command = next(each["command"] for each in commands if each["file"].endswith("kernel.cu"))
+        reads = re.search(r"(?:-isystem[ =]?|-I)(\S*/include)\b", command)
+        if not pathlib.Path(reads[1], "shardkit/shardkit.hpp").is_file():
+            sys.exit(f"no shardkit/shardkit.hpp in {reads[1]}")
+        kernels.append(command.replace(reads[0], "-Iinclude"))
+    if kernels[0] != kernels[1]:
+        sys.exit(f"kernel.cu is compiled in two ways:\n{kernels[0]}\n{kernels[1]}")
+    run("cmake", "--build", build, env=environment)
     return build / "consumer"
 
 
