@@ -52,9 +52,15 @@ struct FactoredFunctionsOf {
                   "FactoredRule: a rule keeps at most 4 states and has at most 6 sums");
 
     static void run(const Stream& stream, const HostPart<A>& part, std::size_t pass) {
-        if (pass == passes_of<Rule>) { return stream.submit(WriteDirectionsOnHost<Rule, A>{part}); }
+        if (pass == passes_of<Rule>) {
+            return stream.submit([of = part] {
+                of.for_each_element([&](const rules::FactoredElement<A>& element, A* direction) {
+                    *direction = of.template update_of<Rule>().direction(element, of.numbers);
+                });
+            });
+        }
         with_pass<Rule>(pass, [&]<std::size_t Pass>(std::integral_constant<std::size_t, Pass>) {
-            stream.submit(AddTermsOnHost<Rule, A, Pass>{part});
+            stream.submit([of = part] { add_terms_on_host<Rule, Pass>(of); });
         });
     }
     static void launch(const Stream& stream, const AnyUpdateWork& of, const FactoredPass<A>& due) {

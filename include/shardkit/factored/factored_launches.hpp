@@ -40,22 +40,14 @@ class FactoredLaunches final : public spi::UpdateRunner {
 
     /// @throws std::invalid_argument for rows that took other numbers of steps than the rest
     void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
-        for (const TrainedGroup& each : listed_) {
-            const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
-            const bool launches = rule_.launches(of) && of.along(nullptr).launches();
-            require_launch(rank.compute_stream(), of, launches, each.state->path(), where);
-        }
+        require_groups(rank, table, skip, "a rule with sums over whole parameters", where,
+                       [&](const AnyUpdateWork& of) { return rule_.launches(of) && of.along(nullptr).launches(); });
         parameters_.clear();
         std::size_t kept = 0;
         std::array<std::size_t, rules::most_pass_sums> sums{};  // in each pass
         std::size_t largest = 0;
         for (std::size_t g = 0; g < listed_.size(); ++g) {
             const GroupGeometry& group = listed_[g].state->geometry();
-            if (listed_[g].group->uneven()) {
-                throw_invalid_argument(where, "'", group.path,
-                                       "': some rows of a parameter have taken other numbers of steps than the rest, "
-                                       "for which a rule with sums over whole parameters has no step");
-            }
             largest = std::max(largest, group.updated.size());
             for (std::size_t p = 0; p < group.parameters.size(); ++p) {
                 if (!listed_[g].group->updates(p)) { continue; }
@@ -86,9 +78,7 @@ class FactoredLaunches final : public spi::UpdateRunner {
     void run(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
         if (!any_that(listed_, [](const TrainedGroup& each) { return each.taken; })) { return; }
         const Stream stream = rank.compute_stream();
-        for (const TrainedGroup& each : listed_) {
-            if (each.taken) { each.state->gradients().wait(); }
-        }
+        wait_for_gradients();
         const auto capture = stream.capture();
         for (std::size_t pass = 0; pass < passes_; ++pass) { run_pass(pass, rank, table, skip, where); }
         for (std::size_t g = 0; g < listed_.size(); ++g) {

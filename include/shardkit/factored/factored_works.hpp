@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -181,43 +182,32 @@ struct AddTerms {
     }
 };
 
-/// The same of all numbers on the host, in the same order.
-template <class Rule, std::floating_point A, std::size_t Pass>
-struct AddTermsOnHost {
-    HostPart<A> of;
-
-    void operator()() const {
-        const std::size_t total = sums_in<Rule>(Pass, of.numbers.extents);
-        double* const first = of.numbers.sums[first_sum];
-        for (std::size_t i = 0; i < total; ++i) { first[i] = 0; }
-        if (!of.counts) { return; }
-        of.for_each_element([this](const rules::FactoredElement<A>& element, A* /*direction*/) {
-            add(element, std::make_index_sequence<Rule::sums.size()>{});
-        });
-    }
-
-  private:
-    static constexpr std::size_t first_sum = [] {
-        std::size_t first = 0;
-        while (Rule::sums[first].pass != Pass) { ++first; }
-        return first;
-    }();
-
-    template <std::size_t... Sum>
-    [[gnu::always_inline]] void add(const rules::FactoredElement<A>& element,
-                                    std::index_sequence<Sum...> /*all*/) const {
-        (add_to<Sum>(element), ...);
-    }
-    template <std::size_t Sum>
-    [[gnu::always_inline]] void add_to(const rules::FactoredElement<A>& element) const {
-        if constexpr (Rule::sums[Sum].pass == Pass) {
-            constexpr bool rows = Rule::sums[Sum].over == rules::Over::rows;
-            if (!rows && of.numbers.extents.is_vector) { return; }
-            of.numbers.sums[Sum][rows ? element.row : element.column] +=
-                of.template update_of<Rule>().template term<Sum>(element, of.numbers);
+/// Adds the same of all numbers on the host, in the same order.
+template <class Rule, std::size_t Pass, std::floating_point A>
+void add_terms_on_host(const HostPart<A>& of) {
+    const auto for_each_sum = [](const auto& f) __attribute__((always_inline)) {
+        [&]<std::size_t... Sum>(std::index_sequence<Sum...>) __attribute__((always_inline)) {
+            (f(std::integral_constant<std::size_t, Sum>{}), ...);
         }
-    }
-};
+        (std::make_index_sequence<Rule::sums.size()>{});
+    };
+    for_each_sum([&](auto sum) {
+        if (Rule::sums[sum].pass != Pass) { return; }
+        const std::size_t count = rules::numbers_over(Rule::sums[sum].over, of.numbers.extents);
+        std::fill_n(of.numbers.sums[sum], count, 0.0);
+    });
+    if (!of.counts) { return; }
+    of.for_each_element([&](const rules::FactoredElement<A>& element, A* /*direction*/) {
+        for_each_sum([&](auto sum) __attribute__((always_inline)) {
+            if constexpr (Rule::sums[sum].pass == Pass) {
+                constexpr bool rows = Rule::sums[sum].over == rules::Over::rows;
+                if (!rows && of.numbers.extents.is_vector) { return; }
+                of.numbers.sums[sum][rows ? element.row : element.column] +=
+                    of.template update_of<Rule>().template term<sum>(element, of.numbers);
+            }
+        });
+    });
+}
 
 /// What a rule does of one parameter behind a pass's sums, unless the step is skipped.
 template <class Rule, std::floating_point A, std::size_t Pass>
@@ -243,18 +233,6 @@ struct WriteDirections {
         of.direction[at] = of.template update_of<Rule>().direction(of.element(i, row, column), of.numbers);
     }
 };
-/// The same of all on the host.
-template <class Rule, std::floating_point A>
-struct WriteDirectionsOnHost {
-    HostPart<A> of;
-
-    void operator()() const {
-        of.for_each_element([this](const rules::FactoredElement<A>& element, A* direction) {
-            *direction = of.template update_of<Rule>().direction(element, of.numbers);
-        });
-    }
-};
-
 /// The passes of a FactoredRule, as a rule whose updates they are.
 template <class Rule>
 struct PassesOf {

@@ -32,14 +32,10 @@ struct MatrixSizes {
     std::size_t (*kept)(rules::MatrixExtents extents);
 };
 template <class Rule, std::floating_point A>
-struct MatrixSizesOf {
-    static constexpr std::uint64_t cost(rules::MatrixExtents extents) { return Rule::cost(extents); }
-    static constexpr std::size_t scratch(rules::MatrixExtents extents) { return Rule::template scratch<A>(extents); }
-    static constexpr std::size_t kept(rules::MatrixExtents extents) { return Rule::kept(extents); }
-};
-template <class Rule, std::floating_point A>
-inline constexpr MatrixSizes matrix_sizes{&MatrixSizesOf<Rule, A>::cost, &MatrixSizesOf<Rule, A>::scratch,
-                                          &MatrixSizesOf<Rule, A>::kept};
+inline constexpr MatrixSizes matrix_sizes{
+    [](rules::MatrixExtents extents) -> std::uint64_t { return Rule::cost(extents); },
+    [](rules::MatrixExtents extents) -> std::size_t { return Rule::template scratch<A>(extents); },
+    [](rules::MatrixExtents extents) -> std::size_t { return Rule::kept(extents); }};
 
 /// The update of some matrices of the same extents.
 struct MatrixUpdate {

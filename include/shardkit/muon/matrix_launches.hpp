@@ -33,24 +33,17 @@ namespace shardkit::detail {
 inline constexpr HostConversions in_arithmetic{};
 /// Returns the first pass over some elements, which writes their directions.
 template <std::floating_point A>
-AnyUpdateWork direction_of(const AnyUpdateWork& of, std::span<const rules::UpdateRange> ranges, A* to) {
-    return {
-        .rule = of.rule,
-        .conversions = &in_arithmetic,
-        .load_gradients = of.load_gradients,
-        .ranges = ranges,
-        .updates = of.updates,
-        .skip = of.skip,
-        .count = of.count,
-        .arithmetic = element_type_of<A>,
-        .updated = element_type_of<A>,
-        .gathers = element_type_of<A>,
-        .gradients = of.gradients,
-        .master = to,
-        .gradient = of.gradient,
-        .states = of.states,
-        .state_count = of.state_count,
-    };
+AnyUpdateWork direction_of(AnyUpdateWork of, std::span<const rules::UpdateRange> ranges, A* to) {
+    of.conversions = &in_arithmetic;
+    of.ranges = ranges;
+    of.updated = of.gathers = element_type_of<A>;
+    of.codes = {};
+    of.rounds = false;
+    of.master = to;
+    of.gathered = nullptr;
+    of.rest = nullptr;
+    of.scales = nullptr;
+    return of;
 }
 
 /// The steps of a MatrixRule's groups that are updated in arithmetic A. They are the acts on batches of
@@ -68,11 +61,9 @@ class MatrixLaunches final : public spi::UpdateRunner {
     ///          rest
     void prepare(Rank& rank, const UpdateTable& table, const std::uint32_t* skip, SourceLocation where) override {
         if (listed_.empty()) { return; }
-        for (const TrainedGroup& each : listed_) {
-            const AnyUpdateWork of = work_at_rest(each, table.updates(), each.steps, skip);
-            const bool launches = direction_of<A>(of, {}, nullptr).launches() && moved_by(of, {}, nullptr).launches();
-            require_launch(rank.compute_stream(), of, launches, each.state->path(), where);
-        }
+        require_groups(rank, table, skip, "a rule of whole matrices", where, [&](const AnyUpdateWork& of) {
+            return direction_of<A>(of, {}, nullptr).launches() && moved_by(of, {}, nullptr).launches();
+        });
         place(rank, where);
         if (placement_.units().empty()) { return; }
         require_same_matrices(rank, placement_, where);
@@ -113,9 +104,7 @@ class MatrixLaunches final : public spi::UpdateRunner {
         const Step step{rank, table.updates(), skip, where};
         const Stream compute = rank.compute_stream();
         const unsigned long long capture = listed_.front().state->parameters().capture();
-        for (const TrainedGroup& each : listed_) {
-            if (each.taken) { each.state->gradients().wait(); }
-        }
+        wait_for_gradients();
         rule_.begin(compute, begins_.size(), begins_.data(), step.updates, applies_.data());
         const ObservedGroup& observed = listed_.front().state->observed();
         auto* const observer = observed.in_step();
@@ -186,11 +175,6 @@ class MatrixLaunches final : public spi::UpdateRunner {
         List<MatrixUnit> units;
         for (const TrainedGroup& each : listed_) {
             const GroupGeometry& geometry = each.state->geometry();
-            if (each.group->uneven()) {
-                throw_invalid_argument(where, "'", geometry.path,
-                                       "': some rows of a parameter have taken other numbers of steps than the rest, "
-                                       "for which a rule of whole matrices has no step");
-            }
             add_units(
                 geometry, holders.size(), rule_.sizes, matrices_,
                 [&](std::size_t p) { return each.group->updates(p); }, units, where);
@@ -245,7 +229,9 @@ class MatrixLaunches final : public spi::UpdateRunner {
         if (act != Act::direct) { stream.wait(batch.done); }
         switch (act) {
             case Act::direct:
-                direct(step, batch, slot);
+                give_each(step, batch, slot, [&](const AnyUpdateWork& of, const Ranges& ranges, A* to) {
+                    return direction_of(of, range(ranges.first, ranges.first + 1), to);
+                });
                 break;
             case Act::to_owners:
                 exchange_pieces(step.rank, batch.of.sent, pieces_[slot].span(), batch.of.received,
@@ -258,16 +244,19 @@ class MatrixLaunches final : public spi::UpdateRunner {
                 from_owners(step, batch, slot);
                 break;
             default:
-                apply(step, batch, slot);
+                give_each(step, batch, slot, [&](const AnyUpdateWork& of, const Ranges& ranges, const A* along) {
+                    return moved_by(of, range(ranges.begin, ranges.end), along);
+                });
         }
         batch.done = stream.record();
     }
-    void direct(const Step& step, const Batch& batch, std::size_t slot) {
+    /// Gives the compute stream update(that of a piece's elements, its ranges, where the piece lies) for each piece.
+    template <class Update>
+    void give_each(const Step& step, const Batch& batch, std::size_t slot, const Update& update) {
         for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
-            const std::size_t first = batch.ranges[i].first;
-            direction_of(work(step, piece), range(first, first + 1), pieces_[slot].data() + piece.offset)
+            update(work(step, piece), batch.ranges[i], pieces_[slot].data() + piece.offset)
                 .give(step.rank.compute_stream());
         }
     }
@@ -312,15 +301,6 @@ class MatrixLaunches final : public spi::UpdateRunner {
             rule_.transform(step.rank.compute_stream(), products_,
                             {of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
                              kept_[u].span().subspan(block * kept, kept), update, step.skip});
-        }
-    }
-    void apply(const Step& step, const Batch& batch, std::size_t slot) {
-        for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
-            const MatrixPiece& piece = batch.of.pieces[i];
-            if (!is_taken(piece.unit)) { continue; }
-            const Ranges& ranges = batch.ranges[i];
-            moved_by(work(step, piece), range(ranges.begin, ranges.end), pieces_[slot].data() + piece.offset)
-                .give(step.rank.compute_stream());
         }
     }
     /// Returns the second pass over some elements, along what has become of their directions.

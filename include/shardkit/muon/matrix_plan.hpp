@@ -61,26 +61,6 @@ struct MatrixPlan {
         }
         return total > 0 ? most * static_cast<double>(loads.size()) / total : 1;
     }
-    /// Returns what imbalance() is at least, however whole matrices are given to ranks. Of any k * ranks + 1 of them
-    /// some rank has k + 1: it has no less than the k + 1 cheapest of these together.
-    double least_imbalance() const {
-        std::vector<std::uint64_t> costs;
-        double total = 0;
-        for (const PlannedMatrix& matrix : matrices) {
-            costs.push_back(matrix.cost);
-            total += static_cast<double>(matrix.cost);
-        }
-        std::sort(costs.rbegin(), costs.rend());
-        double least = total / static_cast<double>(loads.size());
-        for (std::size_t last = 0; last < costs.size(); last += loads.size()) {
-            double together = 0;
-            for (std::size_t i = 0; i <= last / loads.size(); ++i) {
-                together += static_cast<double>(costs[last - i]);
-            }
-            least = std::max(least, together);
-        }
-        return total > 0 ? least * static_cast<double>(loads.size()) / total : 1;
-    }
 };
 
 /// Plans an optimizer of a MatrixRule in arithmetic A over groups that need not exist: arithmetic only, for meshes of
@@ -99,26 +79,18 @@ class MatrixPlanner {
     template <class ParamOrGroup, ShardPolicy Policy,
               class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
     void add(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
-             const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options,
+             const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options = {},
              SourceLocation where = SourceLocation::current()) {
         detail::GroupGeometry& group = groups_.emplace_back();
         detail::plan_geometry<ParamOrGroup, Policy, Precision>(group, path, tensors, options, mesh_, where);
-        for (const PlacedParameter& p : group.parameters) {
-            taken_.push_back(detail::is_matrix(matrices_, path, p) && group.trainable && !p.frozen);
-        }
-        const std::size_t before = taken_.size() - group.parameters.size();
         detail::add_units(
             group, holders_.size(), detail::matrix_sizes<Rule, A>, matrices_,
-            [&](std::size_t p) { return bool{taken_[before + p]}; }, units_, where);
+            [&](std::size_t number) {
+                const PlacedParameter& p = group.parameters[number];
+                return detail::is_matrix(matrices_, path, p) && group.trainable && !p.frozen;
+            },
+            units_, where);
         holders_.emplace_back(group, mesh_);
-    }
-    /// The same with no other options than a policy.
-    template <class ParamOrGroup, ShardPolicy Policy,
-              class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
-    void add(std::string_view path, const TensorsOf<ParamOrGroup>& tensors, const Policy& policy = {},
-             SourceLocation where = SourceLocation::current()) {
-        add<ParamOrGroup, Policy, Precision>(path, tensors, ShardedOptions<GroupOf<ParamOrGroup>, Policy>{policy},
-                                             where);
     }
 
     /// Returns the plan of all groups together.
@@ -207,7 +179,6 @@ class MatrixPlanner {
     std::deque<detail::GroupGeometry> groups_;  // the holders refer to them
     detail::List<detail::GroupHolders> holders_;
     detail::List<detail::MatrixUnit> units_;
-    std::vector<bool> taken_;
 };
 
 }  // namespace shardkit::planner

@@ -45,9 +45,7 @@ struct SumSquares {
     }
     constexpr void operator()(std::uint64_t i) const {
         double sum = 0;
-#ifdef __CUDA_ARCH__
-#pragma unroll 4
-#endif
+        SHARDKIT_UNROLL(4)
         for (std::uint64_t v = i; v * lanes < numel; v += count) { sum += of_vector(v); }
         sums[i] = sum;
     }
@@ -87,9 +85,7 @@ struct FoldSums {
 
     constexpr void operator()(std::uint64_t i) const {
         double sum = 0;
-#ifdef __CUDA_ARCH__
-#pragma unroll 8
-#endif
+        SHARDKIT_UNROLL(8)
         for (std::uint64_t at = i; at < count; at += folded) { sum += sums[at]; }
         to[i] = sum;
     }
@@ -132,9 +128,7 @@ struct DivideMatrix {
             for (A& element : elements.lane) { element = element / divisor; }
             store(elements, to + at);
         } else {
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+            SHARDKIT_UNROLL(1)
             for (std::uint64_t e = at; e < at + lanes && e < numel; ++e) { to[e] = from[e] / divisor; }
         }
     }
@@ -186,13 +180,9 @@ struct TurnMatrix {
             tile.write(to + top * columns + left, columns);
             return;
         }
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+        SHARDKIT_UNROLL(1)
         for (std::size_t row = top; row < top + Tile::side && row < rows; ++row) {
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+            SHARDKIT_UNROLL(1)
             for (std::size_t column = left; column < left + Tile::side && column < columns; ++column) {
                 to[row * columns + column] = from[column * rows + row] / divisor;
             }
@@ -219,13 +209,9 @@ struct MirrorMatrix {
             if (copy != nullptr) { tile.write(copy + top * rows + left, rows); }
             return;
         }
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+        SHARDKIT_UNROLL(1)
         for (std::size_t row = top; row < top + Tile::side && row < rows; ++row) {
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+            SHARDKIT_UNROLL(1)
             for (std::size_t column = left; column < left + Tile::side && column <= row; ++column) {
                 const A element = matrix[row * rows + column];
                 if (column < row) { matrix[column * rows + row] = element; }

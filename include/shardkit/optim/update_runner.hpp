@@ -45,6 +45,28 @@ class UpdateRunner : detail::NotCopied {
                                  detail::List<detail::HeldMemory>& /*held*/) const {}
 
   protected:
+    /// Refuses groups that a rule of whole parameters, called `kind`, has no step for, and those of whose updates no
+    /// file of the program launches one, which launches(AnyUpdateWork) says.
+    template <class Launches>
+    void require_groups(Rank& rank, const detail::UpdateTable& table, const std::uint32_t* skip, const char* kind,
+                        SourceLocation where, const Launches& launches) const {
+        for (const detail::TrainedGroup& each : listed_) {
+            const detail::AnyUpdateWork of = detail::work_at_rest(each, table.updates(), each.steps, skip);
+            detail::require_launch(rank.compute_stream(), of, launches(of), each.state->path(), where);
+            if (!each.group->uneven()) { continue; }
+            throw_invalid_argument(where, "'", each.state->path(),
+                                   "': some rows of a parameter have taken other numbers of steps than the rest, "
+                                   "for which ",
+                                   kind, " has no step");
+        }
+    }
+    /// Lets the compute stream wait for the gradients of those groups that take part in a step.
+    void wait_for_gradients() const {
+        for (const detail::TrainedGroup& each : listed_) {
+            if (each.taken) { each.state->gradients().wait(); }
+        }
+    }
+
     detail::List<detail::TrainedGroup> listed_;
 };
 
