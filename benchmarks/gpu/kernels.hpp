@@ -24,9 +24,11 @@ using UpdatesOf = engine::RuleUpdates<Rule, shardkit::detail::UpdateTypes<float,
 using Alone = shardkit::nccl::detail::KernelList<
     UpdatesOf<rules::AdamWRule, bf16>, UpdatesOf<rules::SgdRule, float>, UpdatesOf<rules::SgdRule, bf16>,
     engine::NormPartial<float>, engine::NormPartial<bf16>, engine::Convert<float, bf16>, engine::Convert<bf16, float>,
-    engine::Accumulate<float, float>, engine::Accumulate<bf16, float>, engine::Pack<float>, engine::Pack<bf16>,
-    engine::Unpack<float>, engine::Unpack<bf16>, engine::Reduce<double, double>, engine::Reduce<float, float>,
-    engine::Reduce<bf16, bf16>, engine::Reduce<fp16, fp16>>;
+    engine::Accumulate<float, float>, engine::Accumulate<bf16, float>,
+    engine::CopyTensors<float, engine::TensorCopy::pack>, engine::CopyTensors<bf16, engine::TensorCopy::pack>,
+    engine::CopyTensors<float, engine::TensorCopy::unpack>, engine::CopyTensors<bf16, engine::TensorCopy::unpack>,
+    engine::Reduce<double, double>, engine::Reduce<float, float>, engine::Reduce<bf16, bf16>,
+    engine::Reduce<fp16, fp16>>;
 template <class P>
 using Steps = decltype(shardkit::nccl::detail::training_kernels<P, rules::AdamWRule>());
 

@@ -80,7 +80,9 @@ class Pack final : public TensorWorkload<T> {
         this->spoil(this->flat());
         this->for_each_tensor([&](std::span<T> tensor, std::size_t begin) { this->put_values(tensor, 0, begin); });
     }
-    void once() override { K::pack(this->stream_, this->table(), this->flat()); }
+    void once() override {
+        K::template copy_tensors<shardkit::engine::TensorCopy::pack>(this->stream_, this->table(), this->flat());
+    }
     std::uint64_t count_wrong() override {
         const std::vector<T> flat = this->read(std::span<const T>(this->flat()));
         return this->count(flat.size(), [&](std::size_t i) { return flat[i] == static_cast<T>(value(0, i)); });
@@ -97,7 +99,9 @@ class Unpack final : public TensorWorkload<T> {
         this->put_values(this->flat(), 0);
         this->for_each_tensor([&](std::span<T> tensor, std::size_t) { this->spoil(tensor); });
     }
-    void once() override { K::unpack(this->stream_, this->table(), this->flat()); }
+    void once() override {
+        K::template copy_tensors<shardkit::engine::TensorCopy::unpack>(this->stream_, this->table(), this->flat());
+    }
     std::uint64_t count_wrong() override {
         std::uint64_t wrong = 0;
         this->for_each_tensor([&](std::span<T> tensor, std::size_t begin) {

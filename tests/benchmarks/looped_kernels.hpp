@@ -38,11 +38,10 @@ struct Kernels : host_functions::Kernels, shardkit::gpu::detail::LaunchedKernels
     using Launched::combine;
     using Launched::convert;
     using Launched::convert_rows;
+    using Launched::copy_tensors;
     using Launched::fill;
     using Launched::for_each_index;
-    using Launched::pack;
     using Launched::run_once;
-    using Launched::unpack;
     using Launched::update;
     using Launched::update_batch;
     using Launched::update_entry;

@@ -44,17 +44,13 @@ struct Planted : K {
         stream.synchronize();
         total[planted_elements / 2] += 1;
     }
-    template <class S, class T>
-    static void pack(const S& stream, std::span<const shardkit::engine::TensorPiece<T>> table, std::span<T> flat) {
-        K::pack(stream, table, flat);
+    template <shardkit::engine::TensorCopy Way, class S, class T>
+    static void copy_tensors(const S& stream, std::span<const shardkit::engine::TensorPiece<T>> table,
+                             std::span<T> flat) {
+        K::template copy_tensors<Way>(stream, table, flat);
         stream.synchronize();
-        flat[planted_elements - 1] = T{};
-    }
-    template <class S, class T>
-    static void unpack(const S& stream, std::span<const shardkit::engine::TensorPiece<T>> table, std::span<T> flat) {
-        K::unpack(stream, table, flat);
-        stream.synchronize();
-        table[table.size() - 1].tensor[0] = T{};
+        (Way == shardkit::engine::TensorCopy::pack ? flat[planted_elements - 1] : table[table.size() - 1].tensor[0]) =
+            T{};
     }
 };
 

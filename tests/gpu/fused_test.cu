@@ -67,7 +67,7 @@ TEST_CASE("AdamW with fused multiply-adds stays within two units in the last pla
     const std::vector<float> before = data.master;
     data.step(runs, updates);
     std::vector<float> master(size);
-    sk::gpu::Kernels::copy_out(gpu.stream(), std::span<const float>(spans.master), std::span(master));
+    test::GpuKernels::copy_out(gpu.stream(), std::span<const float>(spans.master), std::span(master));
     std::size_t outside = 0;
     for (std::size_t i = 0; i < size; ++i) {
         const double step = std::abs(static_cast<double>(data.master[i]) - before[i]);

@@ -27,15 +27,15 @@ using shardkit::detail::KnownRuleUpdate;
 using InBf16 = rules::RuleIn<rules::AdamWRule, StateFormat::bf16>::StateStorage;
 using InBlocks = rules::RuleIn<rules::AdamWRule, StateFormat::block8>::StateStorage;
 
-LAUNCH(PackPass<float, PackDirection::pack>)
+LAUNCH(PackPass<float, engine::TensorCopy::pack>)
 #ifdef PLANTED
 LAUNCH(train_gpt::EachRow<train_gpt::LayerNorm<float, float>>)
 #else
 template struct train_gpt::PassKernels<float>;
 template struct train_gpt::PassKernels<bf16>;
-LAUNCH(PackPass<float, PackDirection::unpack>)
-LAUNCH(PackPass<bf16, PackDirection::pack>)
-LAUNCH(PackPass<bf16, PackDirection::unpack>)
+LAUNCH(PackPass<float, engine::TensorCopy::unpack>)
+LAUNCH(PackPass<bf16, engine::TensorCopy::pack>)
+LAUNCH(PackPass<bf16, engine::TensorCopy::unpack>)
 template struct nccl::KernelsFor<DefaultPrecision<float>, rules::AdamWRule>;
 template struct nccl::KernelsFor<DefaultPrecision<bf16>, rules::AdamWRule>;
 template struct nccl::KernelsFor<Precision<e4m3, bf16>, rules::AdamWRule>;

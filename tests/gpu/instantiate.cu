@@ -13,10 +13,10 @@ using namespace shardkit;  // no name of which shadows a vendor's
 using namespace shardkit::gpu;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define ELEMENT(T)                           \
-    LAUNCH(FillPass<T>)                      \
-    LAUNCH(PackPass<T, PackDirection::pack>) \
-    LAUNCH(PackPass<T, PackDirection::unpack>)
+#define ELEMENT(T)                                \
+    LAUNCH(FillPass<T>)                           \
+    LAUNCH(PackPass<T, engine::TensorCopy::pack>) \
+    LAUNCH(PackPass<T, engine::TensorCopy::unpack>)
 #define FROM_TO(From, To)         \
     LAUNCH(ConvertPass<From, To>) \
     LAUNCH(AccumulatePass<From, To>)

@@ -24,7 +24,7 @@
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
-using Kernels = shardkit::gpu::Kernels;
+using Kernels = shardkit::test::GpuKernels;
 
 namespace {
 
@@ -218,7 +218,7 @@ TEST_CASE("pack and unpack beyond 2^32 elements") {
 
     put(tensor, 0, 1, 100);
     Kernels::fill(at, flat.span(), std::uint8_t{2});
-    Kernels::pack(at, table.view(), flat.span());
+    Kernels::copy_tensors<sk::engine::TensorCopy::pack>(at, table.view(), flat.span());
     check(flat, begin, 1, 100);
     CHECK(flat.window(size - 60) == counted(200));
     CHECK(flat.window(0, begin) == std::vector<std::uint8_t>(begin, 2));
@@ -227,7 +227,7 @@ TEST_CASE("pack and unpack beyond 2^32 elements") {
 
     put(flat, begin, 3, 150);
     flat.put(size - 60, counted(20));
-    Kernels::unpack(at, table.view(), flat.span());
+    Kernels::copy_tensors<sk::engine::TensorCopy::unpack>(at, table.view(), flat.span());
     check(tensor, 0, 3, 150);
     CHECK(short_one.values() == counted(20));
 }

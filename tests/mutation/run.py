@@ -358,8 +358,7 @@ SLICES = [
      "return {policy.slices, dp, policy.slices > dp ? dp : 1};"),
     (GRADIENTS, "the lowest level lost", "by.accumulate(stream, last, sum(--at));", "--at;"),
     *[(GRADIENTS, f"level {m} of the stack not joined", JOIN, f"if (carry.depth - at != {m}) {{ {JOIN} }}")
-      for m in (1, 2, 3, 4)],
-    (GRADIENTS, "levels behind the first lost", "for (; at > end; --at)", "for (; at > end && end > carry.depth; --at)"),
+      for m in (1, 2, 3)],
     (GRADIENTS, "a level joined with the oldest sum", JOIN, "elements_->sums.accumulate(stream, sum(at), sum(0));"),
     (GRADIENTS, "unreduced sums put on the stack's bottom", "elements_->to_sums(stream, full(), sum(carry.depth));",
      "elements_->to_sums(stream, full(), sum(0));"),

@@ -5,6 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+/// Before a loop: how often nvcc writes it out.
+#ifdef __CUDA_ARCH__
+#define SHARDKIT_PRAGMA(text) _Pragma(#text)
+#define SHARDKIT_UNROLL(times) SHARDKIT_PRAGMA(unroll times)
+#else
+#define SHARDKIT_UNROLL(times)
+#endif
+
 namespace shardkit::detail {
 
 /// The largest number of bytes that a thread of a kernel reads or writes with one instruction.

@@ -18,12 +18,6 @@ struct BatchEntry {
     std::uint64_t end;
 };
 
-/// Makes an entry for a pass.
-template <class Pass>
-BatchEntry<Pass> batch_entry(const Pass& pass) noexcept {
-    return {pass, pass.tiling.indices(), pass.tiling.indices()};
-}
-
 /// Runs one work of a batch of passes, as the multi-tensor kernels of Apex and PyTorch do. The pass is found by the
 /// work's number, with one search for all vectors of a work, the same for all threads of a warp, and gets the rest of
 /// the number.

@@ -58,9 +58,7 @@ struct BlockUpdatePass {
         if (choice.skipped()) { return; }
         std::uint32_t at = choice.ranges.first_after(tiling.chunk(index).begin);
         std::uint64_t place = tiling.first_place(index);
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+        SHARDKIT_UNROLL(1)
         do {
             const std::uint64_t position = tiling.next_vector(place).begin;
             rules::UpdateRange range;

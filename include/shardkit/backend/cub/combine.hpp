@@ -79,6 +79,17 @@ struct RankRows {
         for (std::size_t i = 0; i < Width; ++i) { values.lane[i] = converted<A>(loaded.lane[i]); }
         return values;
     }
+    /// Sums along a subtree of the ranks, in registers.
+    template <std::size_t Ranks, std::size_t Width = lanes>
+    constexpr Sums<Width> subtree(std::size_t first, std::size_t at) const {
+        if constexpr (Ranks == 1) {
+            return row<Width>(first, at);
+        } else {
+            Sums<Width> sums = subtree<Ranks / 2, Width>(first, at);
+            sums.add(subtree<Ranks / 2, Width>(first + Ranks / 2, at));
+            return sums;
+        }
+    }
     constexpr void write(const Sums<lanes>& sums, std::size_t at) const {
         constexpr std::size_t wide = std::min(lanes, lanes_for<Out>);
         if (at + lanes <= count && elements_past_pack<wide>(output) == 0) {
@@ -112,29 +123,9 @@ struct AddedInOrder : RankRows<In, Out> {
     }
 };
 
-/// Sums along subtrees of the ranks, in registers.
-template <class In, class Out>
-struct RankTrees : RankRows<In, Out> {
-    using RankRows<In, Out>::lanes;
-    template <std::size_t Width>
-    using Sums = typename RankRows<In, Out>::template Sums<Width>;
-
-  protected:
-    template <std::size_t Ranks, std::size_t Width = lanes>
-    constexpr Sums<Width> subtree(std::size_t first, std::size_t at) const {
-        if constexpr (Ranks == 1) {
-            return this->template row<Width>(first, at);
-        } else {
-            Sums<Width> sums = subtree<Ranks / 2, Width>(first, at);
-            sums.add(subtree<Ranks / 2, Width>(first + Ranks / 2, at));
-            return sums;
-        }
-    }
-};
-
 /// Adds the elements of up to 8 ranks along the tree of ReduceOp::tree_sum, for Kernels::for_each_index.
 template <class In, class Out>
-struct AddedAlongTree : RankTrees<In, Out> {
+struct AddedAlongTree : RankRows<In, Out> {
     static constexpr std::size_t most = 8;
 
     constexpr void operator()(std::uint64_t index) const {
@@ -150,10 +141,10 @@ struct AddedAlongTree : RankTrees<In, Out> {
 /// registers. A stack of sums in a thread's own memory would be reserved for every thread that a device can run. The
 /// registers are why fewer ranks have another kernel: they leave room for few threads.
 template <class In, class Out>
-struct AddedByEights : RankTrees<In, Out> {
-    using RankTrees<In, Out>::lanes;
+struct AddedByEights : RankRows<In, Out> {
+    using RankRows<In, Out>::lanes;
     template <std::size_t Width>
-    using Sums = typename RankTrees<In, Out>::template Sums<Width>;
+    using Sums = typename RankRows<In, Out>::template Sums<Width>;
     /// The most ranks of which a thread adds whole loads: as many digits as 64 registers hold.
     static constexpr std::size_t levels = 256 / sizeof(Sums<lanes>);
     static constexpr std::size_t most = std::size_t{8} << levels;
@@ -217,9 +208,9 @@ void combine_rows(const engine::ReductionStep& step, const Give& give) {
     if (step.op == ReduceOp::sum) {
         give(rows.indices(), AddedInOrder<In, Out>{rows});
     } else if (step.op == ReduceOp::tree_sum && rows.ranks <= AddedAlongTree<In, Out>::most) {
-        give(rows.indices(), AddedAlongTree<In, Out>{{rows}});
+        give(rows.indices(), AddedAlongTree<In, Out>{rows});
     } else if (step.op == ReduceOp::tree_sum) {
-        give(rows.indices(), AddedByEights<In, Out>{{rows}});
+        give(rows.indices(), AddedByEights<In, Out>{rows});
     } else {
         give(step.count, Extremes<In, Out>{step.op, gathered, step.ranks, step.stride, output});
     }

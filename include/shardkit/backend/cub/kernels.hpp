@@ -17,7 +17,6 @@ struct Kernels;  // which the compiled core has
 #include <cstdint>
 #include <span>
 
-#include <shardkit/backend/cub/copy.hpp>
 #include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cub/launched_kernels.hpp>
 #include <shardkit/backend/cub/norm.hpp>
@@ -33,25 +32,12 @@ namespace shardkit::gpu {
 /// The Kernels of an engine on CUDA devices. Their meaning is that of host::AnyKernels for engines on host
 /// memory. This header only declares the kernels; kernels.cuh defines them, for nvcc. Spans and pointers must be
 /// memory of the stream's device, aligned as their elements are, of any size.
-/// Order:   stream-ordered on `stream`; only copy_in and copy_out wait. Nothing is allocated.
+/// Order:   stream-ordered on `stream`. Nothing is allocated.
 /// Numbers: an element's result is that of the host's functor, which nvcc may contract into fused multiply-adds
 ///          (-fmad=false: the host's bits). Norms are summed in double.
-/// @throws  std::invalid_argument when the sizes of a call's spans disagree; gpu::Error when a launch fails
+/// @pre     the sizes of a call's spans agree
+/// @throws  gpu::Error when a launch fails
 struct Kernels : detail::LaunchedKernels<detail::DeviceLaunch> {
-    static constexpr std::size_t row_workers = shardkit::detail::device_row_workers;
-
-    /// Copies from host memory. Returns when `from` may be reused.
-    template <class T>
-    static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to,
-                        SourceLocation where = SourceLocation::current()) {
-        detail::copy(stream, from, to, where);
-    }
-    /// Copies to host memory. Returns when `to` holds the elements.
-    template <class T>
-    static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to,
-                         SourceLocation where = SourceLocation::current()) {
-        detail::copy(stream, from, to, where);
-    }
     /// Runs first(copy of first.reads()), then work(i) for every i below n, in one launch.
     template <class First, class Work>
     static void run_first(const Stream& stream, const First& first, std::uint64_t n, const Work& work) {

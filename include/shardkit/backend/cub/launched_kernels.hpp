@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <type_traits>
 
 #include <shardkit/backend/cub/batch.hpp>
@@ -18,7 +17,6 @@
 #include <shardkit/backend/host/device_kernels.hpp>
 #include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/core/source_location.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 
@@ -41,10 +39,8 @@ struct LaunchedKernels {
     /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type through fp32)
     /// @pre the spans do not overlap
     template <FloatingElement From, FloatingElement To>
-    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to,
-                        SourceLocation where = SourceLocation::current()) {
+    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
         using Pass = ConvertPass<From, To>;
-        require_size("convert", "to", to.size(), from.size(), where);
         const Pass pass{from.data(), to.data(), tile<Pass::lanes, Pass::vectors>(to.size(), from.data(), to.data())};
         Launch{stream}(pass.tiling.indices(), pass, "convert");
     }
@@ -56,20 +52,17 @@ struct LaunchedKernels {
     static void convert_rows(const Stream& stream, const From* from, std::size_t stride, std::span<To> to,
                              std::size_t columns) {
         using Pass = ConvertRowsPass<From, To>;
-        using RowTiling = typename Pass::RowTiling;
+        constexpr std::uint64_t chunk = Pass::RowTiling::chunk_elements;
         // As many chunks as a row may need that does not begin at the start of a pack.
-        const std::uint64_t chunks =
-            (columns + Pass::lanes - 1 + RowTiling::chunk_elements - 1) / RowTiling::chunk_elements;
+        const std::uint64_t chunks = (columns + Pass::lanes - 1 + chunk - 1) / chunk;
         Launch{stream}(to.size() / columns * chunks * warp,
                        Pass{from, stride, to.data(), columns, static_cast<std::uint32_t>(chunks)}, "convert_rows");
     }
     /// Adds total[i] += addend[i].
     /// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total,
-                           SourceLocation where = SourceLocation::current()) {
+    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
         using Pass = AccumulatePass<Addend, Sum>;
-        require_size("accumulate", "total", total.size(), addend.size(), where);
         const Pass pass{addend.data(), total.data(),
                         tile<Pass::lanes, Pass::vectors>(total.size(), addend.data(), total.data())};
         Launch{stream}(pass.tiling.indices(), pass, "accumulate");
@@ -97,9 +90,8 @@ struct LaunchedKernels {
               rules::UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(const Stream& stream, std::span<const rules::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip,
-                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
-                       SourceLocation where = SourceLocation::current()) {
-        const auto pass = update_pass(ranges, updates, skip, spans, where);
+                       const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
+        const auto pass = update_pass(ranges, updates, skip, spans);
         Launch{stream}(pass.tiling.indices(), pass, "update");
     }
     /// Makes an entry for update_batch that does what `update` does with the same arguments.
@@ -108,7 +100,8 @@ struct LaunchedKernels {
     static auto update_entry(std::span<const rules::UpdateRange> ranges, const Update* updates,
                              const std::uint32_t* skip,
                              const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
-        return batch_entry(update_pass(ranges, updates, skip, spans));
+        auto pass = update_pass(ranges, updates, skip, spans);
+        return BatchEntry<decltype(pass)>{pass, pass.tiling.indices(), pass.tiling.indices()};
     }
     /// Runs many updates in one launch. No two of them may have the same elements.
     template <class Pass>
@@ -117,28 +110,16 @@ struct LaunchedKernels {
                                   batch.begin};
         Launch{stream}(batch.end - batch.begin, all, "update_batch");
     }
-    /// Copies every tensor of `table` to its place in `flat`; padding is not touched.
+    /// Copies every tensor of `table` to its place in `flat`, or from there; padding is not touched.
     /// Cost:  one launch for all tensors, whatever their number.
     /// @pre   `table` is from tensor_table, in the engine's memory; no tensor overlaps `flat` or another one
-    template <Element T>
-    static void pack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        copy_tensors<PackDirection::pack>(stream, table, flat, "pack");
-    }
-    /// Copies every tensor of `table` from its place in `flat`, otherwise like `pack`.
-    template <Element T>
-    static void unpack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        copy_tensors<PackDirection::unpack>(stream, table, flat, "unpack");
-    }
-
-  private:
-    template <PackDirection Direction, Element T>
-    static void copy_tensors(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat,
-                             std::string_view kernel) {
-        using Pass = PackPass<T, Direction>;
+    template <engine::TensorCopy Way, Element T>
+    static void copy_tensors(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
+        using Pass = PackPass<T, Way>;
         if (table.empty()) { return; }
         const Pass pass{flat.data(), table.data(), table.size(),
                         tile<Pass::lanes, Pass::vectors>(flat.size(), flat.data())};
-        Launch{stream}(pass.tiling.indices(), pass, kernel);
+        Launch{stream}(pass.tiling.indices(), pass, "copy_tensors");
     }
 };
 

@@ -3,26 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 
 #include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/core/error.hpp>
-#include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
 
 namespace shardkit::gpu::detail {
-
-/// Checks that the spans of a kernel have equal sizes.
-/// @throws std::invalid_argument that names kernel and span, unless given == expected
-inline void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected,
-                         SourceLocation where) {
-    if (given != expected) {
-        throw_invalid_argument(where, "gpu::Kernels::", kernel, ": ", span, " has ", given, " elements, expected ",
-                               expected);
-    }
-}
 
 using shardkit::detail::AlignedPack;
 using shardkit::detail::elements_past_pack;
@@ -152,9 +139,7 @@ constexpr bool holds(const Range& range, IndexRange positions) {
 /// Calls visit(range) for each of `count` sorted, disjoint ranges that has positions in `chunk`, after one search.
 template <class Range, class Visit>
 constexpr void for_each_range_in(IndexRange chunk, const Range* ranges, std::size_t count, const Visit& visit) {
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+    SHARDKIT_UNROLL(1)
     for (std::size_t at = first_ending_after(ranges, count, chunk.begin); at < count; ++at) {
         const Range range = ranges[at];
         if (range.begin >= chunk.end) { return; }
@@ -187,9 +172,7 @@ struct RangeTable {
 template <class Range, class Step>
 constexpr void take_elements(IndexRange vector, const Range& range, const Step& step) {
     const std::uint64_t end = vector.end < range.end ? vector.end : range.end;
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+    SHARDKIT_UNROLL(1)
     for (std::uint64_t at = vector.begin > range.begin ? vector.begin : range.begin; at < end; ++at) {
         step.template finish<1>(at, step.template load<1>(at));
     }
@@ -224,9 +207,7 @@ constexpr void for_each_pack(const Tiling<Lanes, Vectors>& tiling, std::uint64_t
         const IndexRange vector = tiling.vector(index, v);
         if (is_whole(vector)) { step.template finish<Lanes>(vector.begin, loaded[v]); }
     }
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+    SHARDKIT_UNROLL(1)
     for (std::size_t v = 0; v < Vectors; ++v) {
         const IndexRange vector = tiling.vector(index, v);
         if (!is_whole(vector)) { take_elements(vector, range, step); }
@@ -244,9 +225,7 @@ constexpr void for_each_pack_in_turn(const Tiling<Lanes, Vectors>& tiling, std::
                                      const RangeTable<Range>& ranges, const StepOf& step_of) {
     std::uint32_t at = ranges.first_after(tiling.chunk(index).begin);
     std::uint64_t place = tiling.first_place(index);
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+    SHARDKIT_UNROLL(1)
     do {
         const IndexRange vector = tiling.next_vector(place);
         Range range;
@@ -255,9 +234,7 @@ constexpr void for_each_pack_in_turn(const Tiling<Lanes, Vectors>& tiling, std::
             const auto step = step_of(range);
             step.template finish<Lanes>(vector.begin, step.template load<Lanes>(vector.begin));
         } else {
-#ifdef __CUDA_ARCH__
-#pragma unroll 1
-#endif
+            SHARDKIT_UNROLL(1)
             for (std::uint32_t next = at; next < ranges.count && ranges[next].begin < vector.end; ++next) {
                 take_elements(vector, ranges[next], step_of(ranges[next]));
             }

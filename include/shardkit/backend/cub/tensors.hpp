@@ -10,12 +10,9 @@
 
 namespace shardkit::gpu::detail {
 
-/// The direction in which a PackPass copies: tensors into the flat buffer, or back.
-enum class PackDirection : std::uint8_t { pack, unpack };
-
 /// Copies vectors of the flat buffer from or to the tensors at its positions; other positions are not touched. If a
 /// tensor's alignment differs from the flat buffer's, its elements are read or written one by one.
-template <Element T, PackDirection Direction>
+template <Element T, engine::TensorCopy Way>
 struct PackPass {
     static constexpr std::size_t lanes = lanes_for<T>;
     static constexpr std::size_t vectors = 4;
@@ -48,7 +45,7 @@ struct PackPass {
 
         template <std::size_t N>
         constexpr AlignedPack<T, N> load(std::uint64_t position) const {
-            if constexpr (Direction == PackDirection::unpack) {
+            if constexpr (Way == engine::TensorCopy::unpack) {
                 return detail::load<N>(flat + position);
             } else if constexpr (Alike) {
                 return detail::load<N>(tensor + (position - begin));
@@ -60,7 +57,7 @@ struct PackPass {
         }
         template <std::size_t N>
         constexpr void finish(std::uint64_t position, const AlignedPack<T, N>& pack) const {
-            if constexpr (Direction == PackDirection::pack) {
+            if constexpr (Way == engine::TensorCopy::pack) {
                 store<N>(pack, flat + position);
             } else if constexpr (Alike) {
                 store<N>(pack, tensor + (position - begin));

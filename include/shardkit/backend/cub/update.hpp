@@ -16,7 +16,6 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/core/source_location.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/kernels/update.hpp>
@@ -87,7 +86,13 @@ struct UpdatePass {
 
         template <std::size_t N>
         constexpr Loaded<N> load(std::uint64_t position) const {
-            return load<N>(position, std::make_index_sequence<StateCount>{});
+            return [&]<std::size_t... S>(std::index_sequence<S...>) {
+                return Loaded<N>{detail::load<N>(pass.gradient + position),
+                                 detail::load<N>(pass.parameters.master + position),
+                                 pass.parameters.template load_rest<N>(position),
+                                 {detail::load<N>(pass.states[S] + position)...}};
+            }
+            (std::make_index_sequence<StateCount>{});
         }
         template <std::size_t N>
         constexpr void finish(std::uint64_t position, Loaded<N> of) const {
@@ -95,13 +100,6 @@ struct UpdatePass {
         }
 
       private:
-        template <std::size_t N, std::size_t... S>
-        constexpr Loaded<N> load(std::uint64_t position, std::index_sequence<S...>) const {
-            return {detail::load<N>(pass.gradient + position),
-                    detail::load<N>(pass.parameters.master + position),
-                    pass.parameters.template load_rest<N>(position),
-                    {detail::load<N>(pass.states[S] + position)...}};
-        }
         template <std::size_t N, std::size_t... S>
         constexpr void apply(std::uint64_t position, Loaded<N>& of, std::index_sequence<S...>) const {
             const auto update = functor_of(*in_memory(constants));
@@ -151,29 +149,20 @@ requires(
                                  Master, Gather>;
 };
 
-/// Makes the pass that `update` launches, and checks the sizes.
+/// Makes the pass that `update` launches.
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount, class Storage>
 auto update_pass(std::span<const rules::UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
-                 const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans,
-                 SourceLocation where = SourceLocation::current()) {
+                 const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
     using Pass = typename UpdatePassOf<Update, Master, Gather, Gradient, StateCount, Storage>::type;
-    require_size("update", "gradient", spans.gradient.size(), spans.master.size(), where);
-    for (const auto& state : spans.states) {
-        require_size("update", "a state", state.size(), spans.master.size(), where);
-    }
     const bool writes_gathered = !std::same_as<Master, Gather> || !spans.gathered.empty();
-    if (writes_gathered) { require_size("update", "gathered", spans.gathered.size(), spans.master.size(), where); }
     if constexpr (shardkit::detail::is_coded<Gather>) {
         const auto masters = shardkit::detail::without_gathered(spans);
-        return Pass::of(update_pass(ranges, updates, skip, masters, where), spans);
+        return Pass::of(update_pass(ranges, updates, skip, masters), spans);
     } else {
         UpdatedParameters<Master, Gather> parameters{
             spans.master.data(), writes_gathered ? spans.gathered.data() : nullptr, {}};
         if constexpr (sizeof(Master) == 2) {
-            if (!spans.rest.empty()) {
-                require_size("update", "rest", spans.rest.size(), spans.master.size(), where);
-            }
             parameters.halves = {spans.draws, spans.rest.empty() ? nullptr : spans.rest.data()};
         }
         return Pass::of({{ranges.data(), static_cast<std::uint32_t>(ranges.size())}, updates, skip}, parameters,

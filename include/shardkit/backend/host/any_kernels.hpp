@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 #include <shardkit/backend/host/device_kernels.hpp>
@@ -13,6 +14,7 @@
 #include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
@@ -24,14 +26,14 @@ namespace shardkit::host {
 /// Pointers that a kernel is given are read when it runs, so that scalars which earlier work of the stream writes
 /// (for example a clip coefficient) need no synchronisation.
 /// Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
-/// @throws UsageError when no file of the program can launch a kernel that a device's stream is given
+/// @throws UsageError when no file of the program can launch a kernel that a device's stream is given;
+///         std::invalid_argument when the sizes of a call's spans disagree
 struct AnyKernels {
     /// What has the update of a range, by which an optimizer's rule is a value.
     using Loops = detail::RangeUpdates;
 
-    static std::size_t row_workers_on(const Stream& stream) noexcept {
-        return stream.on_device() ? shardkit::detail::device_row_workers : 1;
-    }
+    /// On a device a warp's threads read 32 adjacent columns of a row of logits.
+    static std::size_t row_workers_on(const Stream& stream) noexcept { return stream.on_device() ? 32 : 1; }
 
     template <Element T>
     static void fill(const Stream& stream, std::span<T> to, std::type_identity_t<T> value) {
@@ -40,20 +42,18 @@ struct AnyKernels {
     template <FloatingElement From, FloatingElement To>
     static void convert(const Stream& stream, std::span<const From> from, std::span<To> to,
                         SourceLocation where = SourceLocation::current()) {
-        run(stream, engine::Convert<From, To>{from, to, where});
+        require_sizes("convert", from.size(), to.size(), where);
+        run(stream, engine::Convert<From, To>{from, to});
     }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total,
                            SourceLocation where = SourceLocation::current()) {
-        run(stream, engine::Accumulate<Addend, Sum>{addend, total, where});
+        require_sizes("accumulate", addend.size(), total.size(), where);
+        run(stream, engine::Accumulate<Addend, Sum>{addend, total});
     }
-    template <Element T>
-    static void pack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        run(stream, engine::Pack<T>{table, flat});
-    }
-    template <Element T>
-    static void unpack(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        run(stream, engine::Unpack<T>{table, flat});
+    template <engine::TensorCopy Way, Element T>
+    static void copy_tensors(const Stream& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
+        run(stream, engine::CopyTensors<T, Way>{table, flat});
     }
 
     /// Copies from host memory to the engine's memory; copy_out copies back.
@@ -104,6 +104,12 @@ struct AnyKernels {
     }
 
   private:
+    static void require_sizes(std::string_view kernel, std::size_t from, std::size_t to, SourceLocation where) {
+        if (from != to) {
+            throw_invalid_argument(where, "AnyKernels::", kernel, ": a span of ", to, " elements for one of ", from,
+                                   ", expected as many");
+        }
+    }
     template <class Kernel>
     static void run(const Stream& stream, const Kernel& kernel) {
         if (stream.on_device()) { return shardkit::detail::give_to_device(stream, kernel); }

@@ -47,7 +47,6 @@ struct Bf16Sums {
         std::memcpy(&even, &low, sizeof even);
         std::memcpy(&odd, &high, sizeof odd);
     }
-    SHARDKIT_TARGET_CODE static Bf16Sums of(const bf16* from) { return Bf16Sums(from); }
     SHARDKIT_TARGET_CODE void add(const bf16* next) { add(Bf16Sums(next)); }
     SHARDKIT_TARGET_CODE void add(const Bf16Sums& addend) {
         Floats one{};  // in two steps for the reason in sum_bf16

@@ -82,7 +82,7 @@ class CommandQueue final : public engine::WorkQueue {
     static constexpr std::size_t slots = 256;
 
     /// Returns the memory of a queue in bytes, without its thread's.
-    static constexpr std::size_t ring_bytes() noexcept { return slots * sizeof(Slot); }
+    static constexpr std::size_t ring_bytes() noexcept { return slots * sizeof(Command); }
 
     /// Starts the thread. `spins` is the number of polls of an idle thread before it sleeps; use 0 if there are more
     /// threads than processors.
@@ -91,7 +91,8 @@ class CommandQueue final : public engine::WorkQueue {
         : ring_(slots), spins_(spins), worker_(&start, static_cast<void*>(this)) {}
     /// Runs the submitted commands, then ends the thread. An error that nobody waited for is dropped.
     ~CommandQueue() {
-        submit([this] { ending_ = true; }, Kind::always);
+        last_.store(submitted(), std::memory_order_relaxed);
+        submit([] {});
         worker_.join();
     }
 
@@ -99,7 +100,14 @@ class CommandQueue final : public engine::WorkQueue {
     std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
 
     /// Submits a command and returns its position.
-    std::uint64_t submit(const Function& command) override { return submit(command, Kind::unless_failed); }
+    std::uint64_t submit(const Function& command) override {
+        const std::uint64_t position = submitted();
+        if (position >= slots) { await(position - slots + 1); }
+        ring_[position % slots].set(command);
+        submitted_.store(position + 1, std::memory_order_release);
+        submitted_.notify_one();
+        return position + 1;
+    }
 
     Event record() noexcept override { return {*this, submitted()}; }
     void wait(const Event& event) noexcept override {
@@ -144,23 +152,6 @@ class CommandQueue final : public engine::WorkQueue {
     }
 
   private:
-    enum class Kind : std::uint8_t { unless_failed, always };
-
-    struct Slot : Command {
-        Kind kind = Kind::unless_failed;
-    };
-
-    std::uint64_t submit(const Function& command, Kind kind) {
-        const std::uint64_t position = submitted();
-        if (position >= slots) { await(position - slots + 1); }
-        Slot& slot = ring_[position % slots];
-        slot.set(command);
-        slot.kind = kind;
-        submitted_.store(position + 1, std::memory_order_release);
-        submitted_.notify_one();
-        return position + 1;
-    }
-
     /// Waits until a counter reaches the target. `sleeper` announces the wait; null: this queue's thread waits for
     /// commands.
     void wait_until(const std::atomic<std::uint64_t>& count, std::uint64_t target, QueueWait* sleeper) noexcept {
@@ -179,12 +170,12 @@ class CommandQueue final : public engine::WorkQueue {
     }
 
     void work() noexcept {
-        for (std::uint64_t next = 0; !ending_; ++next) {
+        for (std::uint64_t next = 0;; ++next) {
             wait_until(submitted_, next + 1, nullptr);
-            Slot& slot = ring_[next % slots];
-            if (slot.kind == Kind::always || !failed_.load(std::memory_order_relaxed)) {
+            if (next == last_.load(std::memory_order_relaxed)) { return; }
+            if (!failed_.load(std::memory_order_relaxed)) {
                 try {
-                    slot();
+                    ring_[next % slots]();
                 } catch (...) {
                     failure_ = std::current_exception();
                     failed_.store(true, std::memory_order_release);
@@ -197,13 +188,13 @@ class CommandQueue final : public engine::WorkQueue {
 
     static void start(void* queue) { static_cast<CommandQueue*>(queue)->work(); }
 
-    shardkit::detail::List<Slot> ring_;
+    shardkit::detail::List<Command> ring_;
     std::uint32_t spins_;
     std::atomic<std::uint64_t> submitted_{0};
     std::atomic<std::uint64_t> done_{0};
+    std::atomic<std::uint64_t> last_{~std::uint64_t{0}};  // the position behind which the thread ends
     std::atomic<bool> failed_{false};
     std::exception_ptr failure_;  // written by the worker before failed_, taken by the submitter while it is idle
-    bool ending_ = false;         // used by the worker only
     QueueWait submitter_;
     QueueWait worker_waits_;
     std::thread worker_;

@@ -31,45 +31,34 @@ constexpr Store store_for(std::size_t bytes) noexcept {
     return bytes > streaming_bytes ? Store::streaming : Store::cached;
 }
 
-/// Writes `Bytes` bytes of a register past the caches if the processor can, and in one instruction if it has such
-/// registers: two halves reach a few percent less of the memory bandwidth.
-/// @pre `to` is a multiple of `Bytes`; fast only where whole cache lines are written one after the other
-template <std::size_t Bytes>
-void stream_register(const void* from, void* to) noexcept {
+#if defined(__SSE2__)
 #if defined(__AVX__)
-    if constexpr (Bytes == 32) {
-        // NOLINTNEXTLINE(modernize-use-using): a vector's type as GCC and clang define it
-        typedef long long Word __attribute__((vector_size(32)));
-        Word word;
-        std::memcpy(&word, from, Bytes);
-#if defined(__clang__)
-        __builtin_nontemporal_store(word, static_cast<Word*>(to));
+#define SHARDKIT_STREAMED 32
+#define SHARDKIT_STREAM "vmovntdq"
 #else
-        asm volatile("vmovntdq {%1, %a0|%a0, %1}" : : "p"(to), "x"(word));
+#define SHARDKIT_STREAMED 16
+#define SHARDKIT_STREAM "movntdq"
 #endif
-        return;
-    }
-#endif
-#if defined(__SSE2__)
-    if constexpr (Bytes == 16 || Bytes == 32) {
-        // NOLINTNEXTLINE(modernize-use-using): a vector's type as GCC and clang define it
-        typedef long long Word __attribute__((vector_size(16)));
-        Word words[Bytes / 16];
-        std::memcpy(words, from, Bytes);
-        for (std::size_t i = 0; i < Bytes / 16; ++i) {
+/// Writes half a cache line past the caches, in one instruction if the processor has such registers: two halves reach
+/// a few percent less of the memory bandwidth.
+/// @pre `to` is a multiple of 32; fast only where whole cache lines are written one after the other
+inline void stream_half_line(const std::byte* from, std::byte* to) noexcept {
+    // NOLINTNEXTLINE(modernize-use-using): a vector's type as GCC and clang define it
+    typedef long long Word __attribute__((vector_size(SHARDKIT_STREAMED)));
+    Word words[32 / sizeof(Word)];
+    std::memcpy(words, from, sizeof words);
+    auto* at = reinterpret_cast<Word*>(to);
+    for (const Word& word : words) {
 #if defined(__clang__)
-            __builtin_nontemporal_store(words[i], static_cast<Word*>(to) + i);
+        __builtin_nontemporal_store(word, at++);
 #else
-            asm volatile("movntdq {%1, %a0|%a0, %1}" : : "p"(static_cast<Word*>(to) + i), "x"(words[i]));
+        asm volatile(SHARDKIT_STREAM " {%1, %a0|%a0, %1}" : : "p"(at++), "x"(word));
 #endif
-        }
-        return;
     }
-#endif
-    std::memcpy(to, from, Bytes);
 }
+#undef SHARDKIT_STREAMED
+#undef SHARDKIT_STREAM
 
-#if defined(__SSE2__)
 /// Copies full cache lines past the caches, and the ends through them.
 inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count) noexcept {
     constexpr std::size_t line = 64;
@@ -86,8 +75,8 @@ inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count
         std::byte words[2][half];
         std::memcpy(words[0], from + at, half);
         std::memcpy(words[1], from + at + half, half);
-        stream_register<half>(words[0], to + at);
-        stream_register<half>(words[1], to + at + half);
+        stream_half_line(words[0], to + at);
+        stream_half_line(words[1], to + at + half);
     }
     std::memcpy(to + at, from + at, count - at);
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -91,16 +92,7 @@ class DecoratedVerbs : public Verbs {
 
   protected:
     /// The decorated engine's part of a call, which `around` makes once.
-    class Inner {
-      public:
-        void operator()() const { call_(object_); }
-
-      private:
-        friend DecoratedVerbs;
-        Inner(void* object, void (*call)(void*)) noexcept : object_(object), call_(call) {}
-        void* object_;
-        void (*call_)(void*);
-    };
+    using Inner = std::function<void()>;
 
   private:
     /// Makes a call by `inner()`. It delivers to `delivered`, in the order of the stream; empty memory: nothing.
@@ -115,18 +107,12 @@ class DecoratedVerbs : public Verbs {
     std::invoke_result_t<const Verb&> pass(const Call& call, Memory delivered, const Stream& stream,
                                            const Verb& verb) const {
         if constexpr (std::is_void_v<std::invoke_result_t<const Verb&>>) {
-            auto object = [&] { verb(); };
-            around(call, delivered, stream, inner_of(object));
+            around(call, delivered, stream, [&] { verb(); });
         } else {
             std::uint64_t moved;
-            auto object = [&] { moved = verb(); };
-            around(call, delivered, stream, inner_of(object));
+            around(call, delivered, stream, [&] { moved = verb(); });
             return moved;
         }
-    }
-    template <class F>
-    static Inner inner_of(F& f) noexcept {
-        return {&f, [](void* object) { (*static_cast<F*>(object))(); }};
     }
 
     std::shared_ptr<const Verbs> verbs_;

@@ -47,9 +47,6 @@ struct DeviceLaunchIs {
 
 namespace shardkit::detail {
 
-/// The row_workers of Kernels on devices: a warp's threads read 32 adjacent columns of a row of logits.
-inline constexpr std::size_t device_row_workers = 32;
-
 template <class Kernel>
 concept LaunchedHere = requires {
     sizeof(engine::DeviceLaunchOf<Kernel>);
@@ -103,11 +100,10 @@ template <FloatingElement From, FloatingElement To>
 struct Convert {
     std::span<const From> from;
     std::span<To> to;
-    SourceLocation where;
 
     template <class Kernels, class Stream>
     void on(const Stream& stream) const {
-        Kernels::convert(stream, from, to, where);
+        Kernels::convert(stream, from, to);
     }
 };
 /// Adds elements to sums.
@@ -115,33 +111,21 @@ template <FloatingElement Addend, FloatingElement Sum>
 struct Accumulate {
     std::span<const Addend> addend;
     std::span<Sum> total;
-    SourceLocation where;
 
     template <class Kernels, class Stream>
     void on(const Stream& stream) const {
-        Kernels::accumulate(stream, addend, total, where);
+        Kernels::accumulate(stream, addend, total);
     }
 };
-/// Copies tensors to their places in a flat buffer.
-template <Element T>
-struct Pack {
+/// Copies tensors to their places in a flat buffer, or from there.
+template <Element T, TensorCopy Way>
+struct CopyTensors {
     std::span<const TensorPiece<T>> table;
     std::span<T> flat;
 
     template <class Kernels, class Stream>
     void on(const Stream& stream) const {
-        Kernels::pack(stream, table, flat);
-    }
-};
-/// Copies tensors from their places in a flat buffer.
-template <Element T>
-struct Unpack {
-    std::span<const TensorPiece<T>> table;
-    std::span<T> flat;
-
-    template <class Kernels, class Stream>
-    void on(const Stream& stream) const {
-        Kernels::unpack(stream, table, flat);
+        Kernels::template copy_tensors<Way>(stream, table, flat);
     }
 };
 /// Runs a work once.

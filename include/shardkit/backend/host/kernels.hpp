@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <span>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -17,10 +16,8 @@
 #include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/core/error.hpp>
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/finite.hpp>
-#include <shardkit/core/source_location.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
@@ -38,7 +35,7 @@ namespace shardkit::detail SHARDKIT_HOST_TARGET {
 /// Alignment: that of an element.   Cost: one pass over the spans; no allocation.
 /// An element's result depends on that element alone, not on its place in the span. Therefore shards give the same
 /// bits as the whole, wherever they are split.
-/// @throws std::invalid_argument when the sizes of a call's spans disagree
+/// @pre   the sizes of a call's spans agree
 struct HostKernels {
     /// Sets every element.
     /// @post every element of `to` is `value`
@@ -57,44 +54,36 @@ struct HostKernels {
     /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type through fp32)
     /// @pre the spans do not overlap
     template <FloatingElement From, FloatingElement To>
-    static void convert(InlineStream, std::span<const From> from, std::span<To> to,
-                        SourceLocation where = SourceLocation::current()) {
-        require_size("convert", "to", to.size(), from.size(), where);
+    static void convert(InlineStream, std::span<const From> from, std::span<To> to) {
         if constexpr (std::same_as<From, To>) {
             std::copy(from.begin(), from.end(), to.begin());
         } else {
             using A = std::common_type_t<Arithmetic<From>, Arithmetic<To>>;
-            host::detail::for_each_lanes<A>(
-                from.size(), [](auto source, auto& target) __attribute__((always_inline)) { target = source; },
-                host::detail::Input<From>{from.data()}, host::detail::Output<To>{to.data()});
+            host::detail::convert_by_lanes<A>(from.data(), to.data(), from.size());
         }
     }
 
     /// Adds one span to another.
     /// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(InlineStream, std::span<const Addend> addend, std::span<Sum> total,
-                           SourceLocation where = SourceLocation::current()) {
-        require_size("accumulate", "total", total.size(), addend.size(), where);
+    static void accumulate(InlineStream, std::span<const Addend> addend, std::span<Sum> total) {
         host::detail::for_each_lanes<Arithmetic<Sum>>(
             total.size(), [](auto source, auto& target) __attribute__((always_inline)) { target = target + source; },
             host::detail::Input<Addend>{addend.data()}, host::detail::InOut<Sum>{total.data()});
     }
 
-    /// Copies every tensor of `table` to its place in `flat`; elements between them are not touched.
+    /// Copies every tensor of `table` to its place in `flat`, or from there; elements between them are not touched.
     /// @pre `table` is from tensor_table; no tensor overlaps `flat` or another one
-    template <Element T>
-    static void pack(InlineStream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::detail::Store store) {
-            host::detail::copy_elements(tensor, place, count, store);
-        });
-    }
-    /// Copies every tensor of `table` from its place in `flat`, otherwise like pack().
-    template <Element T>
-    static void unpack(InlineStream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::detail::Store store) {
-            host::detail::copy_elements(place, tensor, count, store);
-        });
+    template <engine::TensorCopy Way, Element T>
+    static void copy_tensors(InlineStream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
+        const host::detail::Store store = host::detail::store_for(2 * flat.size_bytes());
+        for (const engine::TensorPiece<T>& piece : table) {
+            T* from = piece.tensor;
+            T* to = flat.data() + piece.begin;
+            if (Way == engine::TensorCopy::unpack) { std::swap(from, to); }
+            host::detail::copy_elements(from, to, static_cast<std::size_t>(piece.end - piece.begin), store);
+        }
+        host::detail::finish(store);
     }
 
     /// Runs work() once.
@@ -213,24 +202,6 @@ struct HostKernels {
                 to.draws[pair] = StateDraws(draws.seed, *draws.steps, static_cast<std::uint32_t>(pair));
             }
             host::detail::for_each_state_block(elements.count, f, to, streams..., gradients);
-        }
-    }
-
-    /// Calls copy(tensor, its place in `flat`, number of elements, how to write) for each tensor.
-    template <Element T, class Copy>
-    static void copy_tensors(std::span<const engine::TensorPiece<T>> table, std::span<T> flat, Copy copy) {
-        const host::detail::Store store = host::detail::store_for(2 * flat.size_bytes());
-        for (const engine::TensorPiece<T>& piece : table) {
-            copy(piece.tensor, flat.data() + piece.begin, static_cast<std::size_t>(piece.end - piece.begin), store);
-        }
-        host::detail::finish(store);
-    }
-
-    static void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected,
-                             SourceLocation where) {
-        if (given != expected) {
-            throw_invalid_argument(where, "HostKernels::", kernel, ": ", span, " has ", given, " elements, expected ",
-                                   expected);
         }
     }
 

@@ -137,18 +137,7 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #endif
 #define SHARDKIT_TARGET compiled
 #define SHARDKIT_TARGET_CODE
-#include <shardkit/backend/host/lanes.inc>
-#include <shardkit/backend/host/lanes_io.inc>
-#include <shardkit/backend/host/loops.inc>
-#include <shardkit/backend/host/states.inc>
-#if !defined(__x86_64__) || defined(__AVX__)
-#include <shardkit/backend/host/sums.inc>
-#endif
-#undef SHARDKIT_TARGET
-#undef SHARDKIT_TARGET_BYTES
-#undef SHARDKIT_TARGET_CODE
-#undef SHARDKIT_TARGET_AVX2
-#undef SHARDKIT_TARGET_F16C
+#include <shardkit/backend/host/target_loops.inc>
 
 #if defined(SHARDKIT_WIDE_AT_RUN_TIME)
 #pragma GCC push_options
@@ -160,22 +149,14 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 #if defined(SHARDKIT_TARGET_CODE)
 #define SHARDKIT_TARGET_BYTES 64
 #define SHARDKIT_TARGET wide
-#include <shardkit/backend/host/lanes.inc>
-#include <shardkit/backend/host/lanes_io.inc>
-#include <shardkit/backend/host/loops.inc>
-#include <shardkit/backend/host/states.inc>
-#undef SHARDKIT_TARGET
-#undef SHARDKIT_TARGET_BYTES
-#undef SHARDKIT_TARGET_CODE
-#else
-namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
-namespace wide = compiled;
-}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
+#include <shardkit/backend/host/target_loops.inc>
 #endif
-
 #if defined(SHARDKIT_WIDE_AT_RUN_TIME)
 #pragma GCC pop_options
+#endif
+
 namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
+#if defined(SHARDKIT_WIDE_AT_RUN_TIME)
 /// Returns whether this processor can run the loops on registers of 64 bytes. VBMI, which no loop needs, leaves out
 /// those before Ice Lake, which reduce their clock for all that runs behind such a loop.
 inline bool use_wide() noexcept {
@@ -184,16 +165,13 @@ inline bool use_wide() noexcept {
                                   __builtin_cpu_supports("avx512vbmi") != 0;
     return supported;
 }
-}  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
-#else
-namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
-#if defined(__AVX512F__)
+#elif defined(__AVX512F__)
 constexpr bool use_wide() noexcept { return true; }
 #else
+namespace wide = compiled;
 constexpr bool use_wide() noexcept { return false; }
 #endif
 }  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
-#endif
 
 #if defined(__x86_64__) && !defined(__AVX__)
 // GCC splits long vectors in functions that may not use long registers before it inlines, so there every function of
@@ -207,16 +185,7 @@ constexpr bool use_wide() noexcept { return false; }
 #define SHARDKIT_TARGET_F16C
 #define SHARDKIT_TARGET avx2
 #define SHARDKIT_TARGET_CODE [[gnu::target("avx2,f16c")]]
-#include <shardkit/backend/host/lanes.inc>
-#include <shardkit/backend/host/lanes_io.inc>
-#include <shardkit/backend/host/loops.inc>
-#include <shardkit/backend/host/states.inc>
-#include <shardkit/backend/host/sums.inc>
-#undef SHARDKIT_TARGET
-#undef SHARDKIT_TARGET_BYTES
-#undef SHARDKIT_TARGET_CODE
-#undef SHARDKIT_TARGET_AVX2
-#undef SHARDKIT_TARGET_F16C
+#include <shardkit/backend/host/target_loops.inc>
 #if !defined(__clang__)
 #pragma GCC pop_options
 #endif

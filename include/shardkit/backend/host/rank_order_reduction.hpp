@@ -21,23 +21,17 @@
 
 namespace shardkit::host::detail SHARDKIT_HOST_TARGET {
 
-/// The type in which sums are made: for integers unsigned, as their overflow is defined.
-template <class T, bool = std::is_integral_v<T>>
-struct SummandOf {
-    using type = T;
-};
-template <class T>
-struct SummandOf<T, true> {
-    using type = std::make_unsigned_t<T>;
-};
-
 /// The number of elements in a block, small enough that accumulator and rounded block stay in the first-level cache.
 inline constexpr std::size_t reduction_block = 1024;
 
+/// Returns the sum; of integers that of unsigned ones, whose overflow is defined.
 template <class A>
 constexpr A add(A a, A b) noexcept {
-    using Summand = typename SummandOf<A>::type;
-    return static_cast<A>(static_cast<Summand>(a) + static_cast<Summand>(b));
+    if constexpr (std::is_integral_v<A>) {
+        return static_cast<A>(static_cast<std::make_unsigned_t<A>>(a) + static_cast<std::make_unsigned_t<A>>(b));
+    } else {
+        return a + b;
+    }
 }
 
 /// Returns the larger value. A NaN of any rank is kept, so that a maximum cannot hide a broken gradient.
@@ -151,18 +145,12 @@ void reduce_blocks(ReduceOp op, const Operands& operands, std::size_t begin, std
         widen_block(operands.any_input<In>(0) + offset, sums, size);
         for (std::size_t q = 1; q < operands.ranks; ++q) {
             const In* const next = operands.any_input<In>(q) + offset;
-            switch (op) {
-                case ReduceOp::sum:
-                    combine_block(sums, next, size, [](A a, A b) { return add(a, b); });
-                    break;
-                case ReduceOp::max:
-                    combine_block(sums, next, size, [](A a, A b) { return larger(a, b); });
-                    break;
-                case ReduceOp::min:
-                    combine_block(sums, next, size, [](A a, A b) { return smaller(a, b); });
-                    break;
-                case ReduceOp::tree_sum:
-                    break;
+            if (op == ReduceOp::max) {
+                combine_block(sums, next, size, [](A a, A b) { return larger(a, b); });
+            } else if (op == ReduceOp::min) {
+                combine_block(sums, next, size, [](A a, A b) { return smaller(a, b); });
+            } else {
+                combine_block(sums, next, size, [](A a, A b) { return add(a, b); });
             }
         }
         write_block<A, Out>(sums, offset, size, operands);
@@ -204,27 +192,15 @@ void reduce_summands(ReduceOp op, const Operands& operands, std::size_t count) n
     reduce_blocks<Trees, In, Out>(op, operands, done, count);
 }
 
+/// Returns what gives a device's stream its kernel; null where it has none.
 template <class In, class Out>
-void reduce_on_device(const Stream& stream, const engine::ReductionStep& step) {
-    shardkit::detail::give_to_device(stream, engine::Reduce<In, Out>{step});
-}
-/// Returns the same as a value; null where it has no kernel.
-template <class In, class Out>
-constexpr auto* device_reduction() noexcept {
+constexpr auto device_reduction() noexcept -> void (*)(const Stream&, const engine::ReductionStep&) {
     if constexpr (FloatingElement<In> && FloatingElement<Out>) {
-        return &reduce_on_device<In, Out>;
+        return [](const Stream& stream, const engine::ReductionStep& step) {
+            shardkit::detail::give_to_device(stream, engine::Reduce<In, Out>{step});
+        };
     } else {
-        return static_cast<void (*)(const Stream&, const engine::ReductionStep&)>(nullptr);
-    }
-}
-
-/// Returns the type in which floating-point results are summed; their own where they are no such.
-template <class Out>
-constexpr ElementType arithmetic_type() noexcept {
-    if constexpr (FloatingElement<Out>) {
-        return element_type_of<Arithmetic<Out>>;
-    } else {
-        return element_type_of<Out>;
+        return nullptr;
     }
 }
 
@@ -239,7 +215,7 @@ inline constexpr Reducer reducer_of{sizeof(In),
                                     },
                                     std::is_same_v<In, Out>,
                                     std::is_same_v<Out, Arithmetic<Out>>,
-                                    arithmetic_type<Out>(),
+                                    element_type_of<Arithmetic<Out>>,
                                     device_reduction<In, Out>()};
 
 }  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET

@@ -9,6 +9,7 @@
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/layout/index_range.hpp>
 
 namespace shardkit::engine {
 struct ReductionStep;
@@ -112,11 +113,7 @@ class Operands {
 };
 
 /// A range of elements.
-struct Chunk {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    constexpr std::size_t size() const noexcept { return end - begin; }
-};
+using Chunk = IndexRange;
 
 /// Returns the part of `count` elements that rank `rank` of `ranks` works on. Parts are consecutive, in rank order,
 /// split at multiples of 128 bytes so that two ranks do not write the same cache line, and otherwise as equal as

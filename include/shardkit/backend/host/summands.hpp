@@ -21,7 +21,7 @@ template <std::size_t Ranks, class In, class Sum>
     if constexpr (Ranks > 1) {
         constexpr std::size_t half = Ranks / 2;
         add_tree<half, In>(sum, operands, first, offset);
-        Sum right = Sum::of(operands.input<In>(first + half) + offset);
+        Sum right(operands.input<In>(first + half) + offset);
         add_tree<half, In>(right, operands, first + half, offset);
         sum.add(right);
     }
@@ -76,7 +76,7 @@ class Addition<tree_of_bundles, Sum, In> {
         offset_ = offset;
         for (std::size_t q = 0; q < last_; q += bundle) {
             for (std::size_t i = 0; i < count; i += Sum::count) {
-                Sum sum = Sum::of(operands_.input<In>(q) + offset + i);
+                Sum sum(operands_.input<In>(q) + offset + i);
                 add_tree<bundle, In>(sum, operands_, q, offset + i);
                 std::byte* const digit = join(sum, q, i);
                 ::new (static_cast<void*>(digit)) Sum(sum);

@@ -13,7 +13,10 @@
 
 namespace shardkit::engine {
 
-/// One tensor of a pack or an unpack: positions [begin, end) of the flat buffer are its elements, in order.
+/// Which way tensors are copied: into a flat buffer, or back.
+enum class TensorCopy : std::uint8_t { pack, unpack };
+
+/// One tensor of such a copy: positions [begin, end) of the flat buffer are its elements, in order.
 template <Element T>
 struct TensorPiece {
     std::uint64_t begin = 0;
@@ -21,7 +24,7 @@ struct TensorPiece {
     T* tensor = nullptr;
 };
 
-/// Returns the pieces in the order that Kernels::pack and unpack need, without empty ones. It is made once and copied
+/// Returns the pieces in the order that Kernels::copy_tensors needs, without empty ones. It is made once and copied
 /// into the engine's memory by Kernels::copy_in; every step can use it.
 /// @throws std::invalid_argument when a piece ends before it begins or behind the flat buffer, has no tensor, or
 ///         overlaps another one

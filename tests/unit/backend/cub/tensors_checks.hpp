@@ -43,7 +43,7 @@ void check_pack_of(M& machine, std::size_t size, const std::vector<rules::Update
         pieces.insert(pieces.begin(), {place.begin, place.end, tensors.back().data()});  // in any order
     }
     const auto table = array(machine, engine::tensor_table(std::span<const engine::TensorPiece<T>>(pieces), size));
-    M::Kernels::pack(machine.stream(), table.view(), flat.span());
+    M::Kernels::template copy_tensors<engine::TensorCopy::pack>(machine.stream(), table.view(), flat.span());
     for (const rules::UpdateRange& place : places) {
         for (std::size_t i = place.begin; i < place.end; ++i) {
             expected[i] = static_cast<T>(static_cast<Arithmetic<T>>((100 + i) % 251));
@@ -54,7 +54,7 @@ void check_pack_of(M& machine, std::size_t size, const std::vector<rules::Update
     // Other numbers everywhere than those that were packed, padding included.
     const std::vector<T> returned = counted<T>(size, 50);
     M::Kernels::copy_in(machine.stream(), std::span<const T>(returned), flat.span());
-    M::Kernels::unpack(machine.stream(), table.view(), flat.span());
+    M::Kernels::template copy_tensors<engine::TensorCopy::unpack>(machine.stream(), table.view(), flat.span());
     CHECK(same_bits(flat.values(), returned));
     for (std::size_t t = 0; t < tensors.size(); ++t) {
         CHECK(same_bits(tensors[t].values(), counted<T>(places[t].end - places[t].begin, 50 + places[t].begin)));

@@ -12,7 +12,6 @@
 #include <shardkit/backend/host/tensor_table.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/core/source_location.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
 #include <shardkit/kernels/update.hpp>
 #include <shardkit/layout/index_range.hpp>
@@ -31,22 +30,16 @@ struct EnqueuedKernels {
         stream.submit([=] { Loops::fill(shardkit::detail::InlineStream{}, to, value); });
     }
     template <FloatingElement From, FloatingElement To>
-    static void convert(const S& stream, std::span<const From> from, std::span<To> to,
-                        SourceLocation where = SourceLocation::current()) {
-        stream.submit([=] { Loops::convert(shardkit::detail::InlineStream{}, from, to, where); });
+    static void convert(const S& stream, std::span<const From> from, std::span<To> to) {
+        stream.submit([=] { Loops::convert(shardkit::detail::InlineStream{}, from, to); });
     }
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total,
-                           SourceLocation where = SourceLocation::current()) {
-        stream.submit([=] { Loops::accumulate(shardkit::detail::InlineStream{}, addend, total, where); });
+    static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total) {
+        stream.submit([=] { Loops::accumulate(shardkit::detail::InlineStream{}, addend, total); });
     }
-    template <Element T>
-    static void pack(const S& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        stream.submit([=] { Loops::pack(shardkit::detail::InlineStream{}, table, flat); });
-    }
-    template <Element T>
-    static void unpack(const S& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
-        stream.submit([=] { Loops::unpack(shardkit::detail::InlineStream{}, table, flat); });
+    template <engine::TensorCopy Way, Element T>
+    static void copy_tensors(const S& stream, std::span<const engine::TensorPiece<T>> table, std::span<T> flat) {
+        stream.submit([=] { Loops::template copy_tensors<Way>(shardkit::detail::InlineStream{}, table, flat); });
     }
 
     template <class T>

@@ -36,13 +36,13 @@ TEST_CASE("host: a flat buffer that is larger than the caches is packed past the
     const engine::TensorPiece<float> piece{1, count - 2, tensor.data()};
     const std::span<const engine::TensorPiece<float>> table(&piece, 1);
     std::vector<float> flat(count, -1);
-    InlineKernels::pack(shardkit::Stream{}, table, std::span(flat));
+    InlineKernels::copy_tensors<engine::TensorCopy::pack>(shardkit::Stream{}, table, std::span(flat));
     CHECK(flat.front() == -1);
     CHECK(flat[count - 2] == -1);
     CHECK(flat.back() == -1);
     CHECK(std::vector<float>(flat.begin() + 1, flat.end() - 2) == kept);
     tensor.assign(tensor.size(), 0);
-    InlineKernels::unpack(shardkit::Stream{}, table, std::span(flat));
+    InlineKernels::copy_tensors<engine::TensorCopy::unpack>(shardkit::Stream{}, table, std::span(flat));
     CHECK(tensor == kept);
 }
 
