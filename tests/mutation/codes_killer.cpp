@@ -142,10 +142,6 @@ void check(std::size_t ranks) {
             expect("bytes of a full copy", static_cast<double>(plan.memory.gather_buffers.value),
                    static_cast<double>(group.buffer_numel + beside));
         }
-        const sk::detail::GroupRows rows(group);
-        const double owned = static_cast<double>(group.numel_of(rows.updated));
-        expect("bytes of the pass", static_cast<double>(sk::detail::coded_bytes(group, rows).value),
-               std::is_same_v<Code, sk::e4m3> ? owned * 5 : 0);
         const auto step = [&](float gradient) {
             sk::Accumulation accumulation{model};
             auto gradients = accumulation.gradients(layer);

@@ -503,7 +503,6 @@ GATHERED_CODES_EXPRESSIONS = [
      "(rows.find(Role::gathered) == nullptr && [[!rows.codes]]);", "true"),
     ("shardkit/machine/group_rows.hpp", "scales that no plan counts", "return element_bytes_of(row, group) + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
      "0"),
-    ("shardkit/plan/step_counts.hpp", "a pass over blocks that nobody makes", "ByteCount([[rows.rests_begun()]] ?", "rows.codes"),
     (GROUPS, "packed blocks", "if ([[packing != Packing::aligned]]) {", "false"),
     (GROUPS, "masters elsewhere", "if ([[group.offload != Offload::none]]) {", "false"),
     (GROUPS, "frozen codes", "if ([[!group.trainable]]) {", "false"),

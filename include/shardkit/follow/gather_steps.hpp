@@ -40,7 +40,7 @@ SHARDKIT_CORE_INLINE std::vector<MeasuredStep> gather_steps(Rank& rank, const Me
     for (std::size_t r = 0; r < ranks; ++r) {
         const double* at = steps.data() + r * of_step.size();
         const auto since = std::chrono::duration_cast<std::chrono::steady_clock::duration>(Seconds(at[0]));
-        all[r] = {together + since, at[1], at[2], at[3], {}};
+        all[r] = {{at[1], at[2], at[3]}, together + since, {}};
         const auto count = static_cast<std::size_t>(at[4]);
         at = spans.data() + r * of_spans.size();
         for (std::size_t s = 0; s < count; ++s, at += fields) {

@@ -136,14 +136,14 @@ class StepCursor final : public spi::StepObserver {
             if (holds_[g] != 0) { let_go(g); }
         }
     }
-    void open(std::size_t /*group*/, SourceLocation /*where*/) override {}
-
     void expect(Act act, std::size_t group, SourceLocation where, std::string_view verb) override {
         go_on(where);
         if (act == Act::update) { pass_batches(); }
         const Step* const next = at_ < program().steps.size() ? &program().steps[at_] : nullptr;
         const bool expected = next != nullptr && next->op.act == act && (act == Act::norm || next->op.group == group);
-        if (!expected) { fail(where, departure(program(), at_, groups_, verb, act, group)); }
+        if (expected) { return; }
+        fail(where, verb, act == Act::norm ? "" : concat(" of '", groups_[group].path, "'"), " called, expected ",
+             operation_text(program(), at_, groups_));
     }
     void before(Act act, std::size_t group, SourceLocation where) override {
         const auto arrived = stamps_.now();

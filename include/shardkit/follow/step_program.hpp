@@ -88,12 +88,5 @@ inline std::string operation_text(const StepProgram& program, std::size_t at,
     const std::string text = concat(verb_of(op.act), " of '", groups[op.group].path, "'");
     return op.act == Act::update ? text : concat(text, " in microbatch ", op.microbatch);
 }
-/// Returns the text for a verb that is not operation `at`: "add of 'a' called, expected reshard of 'b' in microbatch
-/// 0".
-inline std::string departure(const StepProgram& program, std::size_t at, std::span<const GroupDescription> groups,
-                             std::string_view verb, Act act, std::size_t group) {
-    const std::string called = act == Act::norm ? std::string(verb) : concat(verb, " of '", groups[group].path, "'");
-    return concat(called, " called, expected ", operation_text(program, at, groups));
-}
 
 }  // namespace shardkit::detail

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <span>
 #include <stdexcept>
 #include <string_view>
-#include <vector>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -105,23 +103,6 @@ constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
         if (!p.frozen) { return true; }
     }
     return false;
-}
-
-/// Returns the records of `tensors` (a Shapes or a TensorList), not yet placed. They are an array if the compiler
-/// knows their number, so that a plan works in constant expressions.
-template <class Tensors>
-constexpr auto listed_parameters(const Tensors& tensors) {
-    const auto filled = [&](auto parameters) {
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-            static_cast<ParameterRecord&>(parameters[i]) = tensors.record(i);
-        }
-        return parameters;
-    };
-    if constexpr (requires { Tensors::count; }) {
-        return filled(std::array<PlacedParameter, Tensors::count>{});
-    } else {
-        return filled(std::vector<PlacedParameter>(tensors.size()));
-    }
 }
 
 }  // namespace detail

@@ -269,6 +269,21 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     return {group, layout};
 }
 
+/// Describes a group of these parameters and options, as the first rank of a mesh has it.
+template <class Precision, class Options>
+constexpr GroupDescription describe_first(std::string_view path, std::span<PlacedParameter> parameters,
+                                          const AxisGrid& mesh, const Options& options, SourceLocation where) {
+    constexpr const auto& types = precision_values<Precision>;
+    check_rounding(path, types, options.master, options.stochastic_rounding, where);
+    require_frozen_bytes(path, types, parameters, where);
+    return describe_on_mesh(
+               path, parameters, mesh, 0, 0,
+               {rules::policy_values(options.policy, mesh.extent(Dp::name), where), types.sizes_with(options.master),
+                layout::alignment_for(types.narrowest), options.packing, options.gradient_release, options.offload},
+               where)
+        .group;
+}
+
 }  // namespace detail
 
 /// Returns the description of the group that Sharded<ParamOrGroup, Policy, ..., Precision> with these options would
@@ -282,17 +297,9 @@ constexpr planner::GroupDescription describe_group(std::string_view path, const 
                                                    const AxisGrid& mesh,
                                                    const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options,
                                                    SourceLocation where = SourceLocation::current()) {
-    constexpr const auto& types = detail::precision_values<Precision>;
-    detail::check_rounding(path, types, options.master, options.stochastic_rounding, where);
     tensors.check(path, where);
     auto parameters = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
-    detail::require_frozen_bytes(path, types, parameters, where);
-    return detail::describe_on_mesh(
-               path, parameters, mesh, 0, 0,
-               {rules::policy_values(options.policy, mesh.extent(Dp::name), where), types.sizes_with(options.master),
-                layout::alignment_for(types.narrowest), options.packing, options.gradient_release, options.offload},
-               where)
-        .group;
+    return detail::describe_first<Precision>(path, parameters, mesh, options, where);
 }
 /// Returns the description of a group with no other options than a policy.
 template <class ParamOrGroup, ShardPolicy Policy,

@@ -16,6 +16,7 @@
 // and schedules all use them.
 
 namespace shardkit::detail {
+using schedule::StepRule;
 
 /// The rules that an act breaks, in the order in which they are reported.
 class BrokenRules {

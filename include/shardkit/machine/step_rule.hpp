@@ -76,7 +76,3 @@ constexpr std::string_view sentence(StepRule rule) noexcept {
 }
 
 }  // namespace shardkit::schedule
-
-namespace shardkit::detail {
-using schedule::StepRule;
-}  // namespace shardkit::detail

@@ -293,9 +293,5 @@ inline std::string axes_label(const AxisGrid& grid, const AxisNames& axes,
                               SourceLocation where = SourceLocation::current()) {
     return joined(named_axes(grid, axes, where));
 }
-template <class AxisSet>
-std::string axes_label(const AxisGrid& grid, SourceLocation where = SourceLocation::current()) {
-    return axes_label(grid, AxisSet{}, where);
-}
 
 }  // namespace shardkit

@@ -36,7 +36,6 @@ class DeviceMesh {
 
   public:
     static constexpr std::size_t static_dp = DP;
-    static constexpr std::size_t static_tp = TP;
     static constexpr std::size_t static_cp = CP;
 
     constexpr DeviceMesh() noexcept requires(DP != dynamic && TP != dynamic && CP != dynamic) = default;

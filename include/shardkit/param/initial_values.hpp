@@ -14,9 +14,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Returns the natural logarithm of a positive normal number, to about one unit in the last place.
 constexpr double logarithm(double x) noexcept {
@@ -56,7 +54,26 @@ constexpr double cosine_of_turns(double turns) noexcept {
     return quarter % 4 == 1 || quarter % 4 == 2 ? -value : value;
 }
 
-}  // namespace detail
+/// F gives each parameter a function of the index, which the engine's kernels can call.
+template <class F>
+concept GivesFunctions = !std::invocable<F&, std::string_view, std::string_view, std::uint64_t> &&
+                         requires(F & values, std::string_view text, std::uint64_t index) {
+    { values(text, text)(index) } -> std::convertible_to<double>;
+};
+/// Returns what `values` gives the parameter.
+template <GivesFunctions F>
+auto function_of(F& values, std::string_view path, std::string_view name) {
+    const auto its = values(path, name);
+    if constexpr (std::invocable<decltype(its), std::string_view, std::string_view>) {
+        return its(path, name);
+    } else {
+        return its;
+    }
+}
+
+}  // namespace shardkit::detail
+
+namespace shardkit {
 
 /// Gives the elements of a parameter their first values, by the engine's own kernels: constant, uniform or normal.
 ///     model.initialize([](std::string_view, std::string_view name) {
@@ -133,26 +150,5 @@ class InitialValues {
     std::uint64_t seed_;
     std::uint64_t key_ = 0;
 };
-
-namespace detail {
-
-/// F gives each parameter a function of the index, which the engine's kernels can call.
-template <class F>
-concept GivesFunctions = !std::invocable<F&, std::string_view, std::string_view, std::uint64_t> &&
-                         requires(F & values, std::string_view text, std::uint64_t index) {
-    { values(text, text)(index) } -> std::convertible_to<double>;
-};
-/// Returns what `values` gives the parameter.
-template <GivesFunctions F>
-auto function_of(F& values, std::string_view path, std::string_view name) {
-    const auto its = values(path, name);
-    if constexpr (std::invocable<decltype(its), std::string_view, std::string_view>) {
-        return its(path, name);
-    } else {
-        return its;
-    }
-}
-
-}  // namespace detail
 
 }  // namespace shardkit

@@ -41,11 +41,6 @@ constexpr ShapeOf<P> shape(const Extents& extents, SourceLocation where = Source
     return made;
 }
 
-namespace detail {
-template <class P, class Group>
-concept AloneIn = ParamType<P> && std::same_as<GroupOf<P>, Group>;
-}  // namespace detail
-
 /// The shapes of all parameters of a group, in any order. Parameters with static extents need none.
 ///     Shapes<Linear>{shape<Weight>(768, 3072), shape<Bias>(768)}
 template <class ParamOrGroup>
@@ -69,7 +64,8 @@ class Shapes {
     }
 
     /// Converts the Shapes<P> of a single Param to those of the group Params<P>.
-    template <detail::AloneIn<ParamOrGroup> Single>
+    template <ParamType Single>
+    requires std::same_as<GroupOf<Single>, ParamOrGroup>
     constexpr Shapes(const Shapes<Single>& single) noexcept  // NOLINT(google-explicit-constructor): the same shapes
         : shapes_{single[0]} {}
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -41,15 +42,6 @@ class CommunicatorCount {
     std::size_t sets_ = 0;
 };
 
-/// Returns whether the collective of a row has a communicator of its own beside the gathers or layers over the same
-/// ranks: see prepare_reductions.
-constexpr bool is_separate(const CollectiveRow& row, const GroupRows& rows, const GroupDescription& group,
-                           const GroupAxes& axes) {
-    if (row.verb == Verb::all_gather || (row.extent == Extent::tp_sum && group.tp_sum.empty())) { return false; }
-    const auto size_of = [&](Over over) { return axes.ranks[static_cast<std::size_t>(over)]; };
-    return row.over == Over::tp || gathers_over(row.over, rows, size_of);
-}
-
 /// Returns the number of communicators of several ranks that a rank has for these groups, the world's among them.
 constexpr std::size_t planned_communicators(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                             const engine::Traits& engine) {
@@ -66,12 +58,16 @@ constexpr std::size_t planned_communicators(std::span<const GroupDescription> gr
         const GroupAxes axes = GroupAxes::of(group, mesh);
         const GroupRows rows(group);
         for (const Over over : all_over) {
-            const auto i = static_cast<std::size_t>(over);
-            bool separate = false;
-            for (const CollectiveRow& row : rows.collectives()) {
-                separate = separate || (row.over == over && is_separate(row, rows, group, axes));
-            }
-            count.add(axes.axes[i].group(mesh, 0), engine.separates_reductions && separate);
+            // Reductions beside gathers or layers over the same ranks: see prepare_reductions.
+            const auto size_of = [&](Over of) { return axes.ranks[static_cast<std::size_t>(of)]; };
+            const bool beside = over == Over::tp || gathers_over(over, rows, size_of);
+            const bool reduces =
+                std::any_of(rows.collectives().begin(), rows.collectives().end(), [&](const CollectiveRow& row) {
+                    const bool sums = row.extent != Extent::tp_sum || !group.tp_sum.empty();
+                    return row.over == over && row.verb != Verb::all_gather && sums;
+                });
+            count.add(axes.axes[static_cast<std::size_t>(over)].group(mesh, 0),
+                      engine.separates_reductions && beside && reduces);
         }
     }
     return count.count(engine.adds_16_bits);

@@ -23,13 +23,8 @@ void plan_geometry(GroupGeometry& group, std::string_view path, const TensorsOf<
     for (const PlacedParameter& p : group.parameters) { group.owned_names.emplace_back(p.name); }
     for (std::size_t p = 0; p < group.parameters.size(); ++p) { group.parameters[p].name = group.owned_names[p]; }
     group.path = path;
-    static_cast<GroupDescription&>(group) =
-        describe_on_mesh(group.path, group.parameters, mesh, 0, 0,
-                         {rules::policy_values(options.policy, mesh.extent(Dp::name), where),
-                          precision_values<Precision>.sizes_with(options.master),
-                          layout::alignment_for(Precision::narrowest), options.packing},
-                         where)
-            .group;
+    static_cast<GroupDescription&>(group) = describe_first<Precision>(
+        group.path, {group.parameters.data(), group.parameters.size()}, mesh, options, where);
     group.table = GroupRows(group);
 }
 

@@ -17,13 +17,6 @@ constexpr ByteCount zeroed_bytes(const GroupDescription& group) noexcept {
     return ByteCount(group.trainable ? group.sources() * zeroed * group.sizes.gradient : 0);
 }
 
-/// Returns the bytes that a rank reads and writes to make the codes of its masters that an update has begun: none
-/// where it has made them.
-constexpr ByteCount coded_bytes(const GroupDescription& group, const GroupRows& rows) noexcept {
-    return ByteCount(rows.rests_begun() ? group.numel_of(rows.updated) * (group.sizes.master + group.sizes.gather)
-                                        : 0);
-}
-
 /// Counts of what a step does with a group.
 struct StepCounts {
     std::array<std::uint64_t, PlacementTable::most_collectives> calls{};  ///< one for each of the group's collectives

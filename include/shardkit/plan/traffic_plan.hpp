@@ -175,21 +175,20 @@ class TrafficPlan {
 
 namespace shardkit::detail {
 
-/// The ranks that join a group's collectives. They are equal for all groups whose policies split the mesh equally.
+/// Returns whether the policies of two groups split a mesh equally, so that they have the same GroupAxes.
+constexpr bool split_alike(const GroupDescription& a, const GroupDescription& b) noexcept {
+    return a.policy.shard_group == b.policy.shard_group && a.policy.shard_axes == b.policy.shard_axes &&
+           a.experts == b.experts;
+}
+/// The ranks that join a group's collectives.
 struct GroupAxes {
-    std::size_t shard_group = 0;
-    AxisNames shard_axes;
-    bool experts = false;
     std::array<planner::PlannedAxes, all_over.size()> axes{};
     std::array<std::size_t, all_over.size()> ranks{};
     std::array<HostSpread, all_over.size()> hosts{};
 
-    constexpr bool are_of(const GroupDescription& g) const noexcept {
-        return shard_group == g.policy.shard_group && shard_axes == g.policy.shard_axes && experts == g.experts;
-    }
     static constexpr GroupAxes of(const GroupDescription& g, const AxisGrid& mesh, std::size_t ranks_per_host = 0) {
         const GroupMesh its(mesh, g.policy, g.experts, g.path, SourceLocation::current());
-        GroupAxes made{g.policy.shard_group, g.policy.shard_axes, g.experts, {}, {}, {}};
+        GroupAxes made;
         for (const Over over : all_over) {
             const auto i = static_cast<std::size_t>(over);
             made.axes[i] = planner::PlannedAxes::of_split(its.grid(), its.axes(over), g.policy);
@@ -269,7 +268,9 @@ constexpr planner::TrafficPlan traffic_of(std::span<const GroupDescription> grou
     GroupAxes group_axes;
     for (std::size_t number = 0; number < groups.size(); ++number) {
         const GroupDescription& g = groups[number];
-        if (!group_axes.are_of(g)) { group_axes = GroupAxes::of(g, mesh, options.ranks_per_host); }
+        if (number == 0 || !split_alike(g, groups[number - 1])) {
+            group_axes = GroupAxes::of(g, mesh, options.ranks_per_host);
+        }
         const GroupRows rows(g);
         const StepCounts made = counts(rows, number);
         for (std::size_t i = 0; i < rows.collectives().size(); ++i) {

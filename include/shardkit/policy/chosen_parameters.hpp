@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
@@ -24,16 +26,26 @@ constexpr void require_untied(std::string_view path, std::span<const PlacedParam
     }
 }
 
-/// Returns the parameters of `tensors`, combined with the options. A TensorList is checked here; the extents of types
-/// are checked when they are placed.
+/// Returns the parameters of `tensors`, combined with the options and not yet placed. They are an array if the
+/// compiler knows their number, so that a plan works in constant expressions. A TensorList is checked here; the
+/// extents of types are checked when they are placed.
 template <class Group, class Policy>
 constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& tensors,
                                  const ShardedOptions<Group, Policy>& options, SourceLocation where) {
-    if constexpr (!requires { TensorsOf<Group>::count; }) { tensors.check(path, where); }
-    auto parameters = listed_parameters(tensors);
-    for (std::size_t p = 0; p < parameters.size(); ++p) { options.choose(p, parameters[p]); }
-    require_untied(path, parameters, Group::all_names, where);
-    return parameters;
+    const auto chosen = [&](auto parameters) {
+        for (std::size_t p = 0; p < parameters.size(); ++p) {
+            static_cast<ParameterRecord&>(parameters[p]) = tensors.record(p);
+            options.choose(p, parameters[p]);
+        }
+        require_untied(path, parameters, Group::all_names, where);
+        return parameters;
+    };
+    if constexpr (requires { TensorsOf<Group>::count; }) {
+        return chosen(std::array<PlacedParameter, TensorsOf<Group>::count>{});
+    } else {
+        tensors.check(path, where);
+        return chosen(std::vector<PlacedParameter>(tensors.size()));
+    }
 }
 
 }  // namespace shardkit::detail

@@ -14,15 +14,6 @@
 
 namespace shardkit {
 
-namespace detail {
-/// Returns a policy as it is or, with `slices`, with sums along a tree of that many.
-template <class Policy>
-DynamicPolicy in_slices(const Policy& policy, std::optional<Slices> slices, SourceLocation where) {
-    if (!slices) { return DynamicPolicy(policy, where); }
-    return DynamicPolicy(TreeSums<Policy>(*slices, policy), where);
-}
-}  // namespace detail
-
 /// Returns the library's policy of a name, as a flag or a configuration file gives it: no_shard, shard_optimizer,
 /// shard_grad_op, full_shard, or hybrid_shard:N, hybrid_optimizer:N or secondary_shard:N with the number of ranks of
 /// a shard group. With `slices`, its sums are made along a tree of that many.
@@ -30,10 +21,13 @@ DynamicPolicy in_slices(const Policy& policy, std::optional<Slices> slices, Sour
 /// @throws std::invalid_argument for any other name, with what was given and what there is
 inline DynamicPolicy named_policy(std::string_view name, std::optional<Slices> slices,
                                   SourceLocation where = SourceLocation::current()) {
-    if (name == NoShard::name) { return detail::in_slices(NoShard{}, slices, where); }
-    if (name == ShardOptimizer::name) { return detail::in_slices(ShardOptimizer{}, slices, where); }
-    if (name == ShardGradOp::name) { return detail::in_slices(ShardGradOp{}, slices, where); }
-    if (name == FullShard::name) { return detail::in_slices(FullShard{}, slices, where); }
+    const auto made = [&]<class Policy>(const Policy& policy) {
+        return slices ? DynamicPolicy(TreeSums<Policy>(*slices, policy), where) : DynamicPolicy(policy, where);
+    };
+    if (name == NoShard::name) { return made(NoShard{}); }
+    if (name == ShardOptimizer::name) { return made(ShardOptimizer{}); }
+    if (name == ShardGradOp::name) { return made(ShardGradOp{}); }
+    if (name == FullShard::name) { return made(FullShard{}); }
     const std::size_t colon = name.find(':');
     std::size_t ranks = 0;
     if (colon != std::string_view::npos) {
@@ -43,15 +37,9 @@ inline DynamicPolicy named_policy(std::string_view name, std::optional<Slices> s
     }
     if (ranks > 0) {
         const std::string_view kind = name.substr(0, colon);
-        if (kind == HybridShard<dynamic>::name) {
-            return detail::in_slices(HybridShard<dynamic>{ranks}, slices, where);
-        }
-        if (kind == HybridOptimizer<dynamic>::name) {
-            return detail::in_slices(HybridOptimizer<dynamic>{ranks}, slices, where);
-        }
-        if (kind == SecondaryShard<dynamic>::name) {
-            return detail::in_slices(SecondaryShard<dynamic>{ranks}, slices, where);
-        }
+        if (kind == HybridShard<dynamic>::name) { return made(HybridShard<dynamic>{ranks}); }
+        if (kind == HybridOptimizer<dynamic>::name) { return made(HybridOptimizer<dynamic>{ranks}); }
+        if (kind == SecondaryShard<dynamic>::name) { return made(SecondaryShard<dynamic>{ranks}); }
     }
     throw_invalid_argument(where, "named_policy: no policy is called '", name,
                            "'; expected no_shard, shard_optimizer, shard_grad_op, full_shard, or hybrid_shard:N, "

@@ -15,6 +15,12 @@ enum class Offload : std::uint8_t {
     update   ///< in host memory, where updates run: reduced gradients go there, and parameters come back
 };
 
+/// The usual bytes of each of the two slots through which offloaded states pass: some thousand times a link's
+/// latency.
+inline constexpr std::size_t default_offload_slot_bytes = std::size_t{32} << 20U;
+/// The fewest: a piece of 1,024 elements with an fp64 master and three fp64 states.
+inline constexpr std::size_t least_offload_slot_bytes = std::size_t{32} << 10U;
+
 }  // namespace shardkit
 
 namespace shardkit::engine {
@@ -23,13 +29,3 @@ namespace shardkit::engine {
 enum class LinkWay : std::uint8_t { to_device, to_host };
 
 }  // namespace shardkit::engine
-
-namespace shardkit {
-
-/// The usual bytes of each of the two slots through which offloaded states pass: some thousand times a link's
-/// latency.
-inline constexpr std::size_t default_offload_slot_bytes = std::size_t{32} << 20U;
-/// The fewest: a piece of 1,024 elements with an fp64 master and three fp64 states.
-inline constexpr std::size_t least_offload_slot_bytes = std::size_t{32} << 10U;
-
-}  // namespace shardkit

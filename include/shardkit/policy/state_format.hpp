@@ -21,6 +21,10 @@ namespace detail {
 template <StateFormat Format, std::uint32_t Squares = 0>
 struct StateStorage;
 using FullStates = StateStorage<StateFormat::full>;
+/// Returns the bytes of the scales of `elements` values of one state, which have a buffer of their own.
+constexpr std::size_t scale_bytes(StateFormat format, std::size_t elements) noexcept {
+    return format == StateFormat::block8 ? Block8::blocks(elements) * sizeof(float) : 0;
+}
 }  // namespace detail
 
 /// The word by which an optimizer is made with its states in a format:
@@ -33,13 +37,6 @@ struct StatesIn {
 /// Says in which format an optimizer keeps its states, see StatesIn.
 template <StateFormat Format>
 inline constexpr StatesIn<Format> states_in{Format};
-
-namespace detail {
-/// Returns the bytes of the scales of `elements` values of one state, which have a buffer of their own.
-constexpr std::size_t scale_bytes(StateFormat format, std::size_t elements) noexcept {
-    return format == StateFormat::block8 ? Block8::blocks(elements) * sizeof(float) : 0;
-}
-}  // namespace detail
 
 /// Returns the bytes of `elements` values of one state; `arithmetic`: the bytes of one number of the arithmetic type.
 constexpr std::size_t state_bytes(StateFormat format, std::size_t elements, std::size_t arithmetic) noexcept {

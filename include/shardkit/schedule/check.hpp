@@ -74,7 +74,7 @@ class StepChecker {
             }
             if (op.act == Act::norm || op.act == Act::direct) {
                 if (updates && op.act == Act::norm) { found_.push_back({StepRule::norm_before_updates, at_, 0}); }
-                for (std::size_t g = 0; g < step_.size(); ++g) { add(step_.apply(op.act, g).broken, g); }
+                for (std::size_t g = 0; g < step_.size(); ++g) { add(step_.apply(op.act, g, 0).broken, g); }
             } else if (schedule::is_of_batch(op.act)) {
                 continue;
             } else if (op.group >= step_.size()) {

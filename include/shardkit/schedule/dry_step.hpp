@@ -136,7 +136,7 @@ class DryStep {
     /// Without a schedule that leads, the last window's end releases the copy.
     SHARDKIT_CONSTEXPR_VECTOR DryStep& add_op(Act act, std::size_t group, std::uint32_t microbatch) {
         schedule_.add({act, static_cast<std::uint32_t>(group), microbatch});
-        const detail::Applied applied = groups_.apply(act, group);
+        const detail::Applied applied = groups_.apply(act, group, microbatch);
         if (act == Act::close && applied.gives_back) { groups_[group] = detail::given_back(applied.next); }
         return *this;
     }

@@ -82,9 +82,6 @@ class Schedule {
             std::rotate(at(from), at(from + 1), at(to + 1));
         }
     }
-    SHARDKIT_CONSTEXPR_VECTOR void set_lane(std::size_t number, schedule::Lane lane) noexcept {
-        ops_[number].lane = lane;
-    }
 
     friend SHARDKIT_CONSTEXPR_VECTOR bool operator==(const Schedule&, const Schedule&) noexcept = default;
 
@@ -146,11 +143,6 @@ class ModelStep {
 
     SHARDKIT_CONSTEXPR_VECTOR Applied apply(Act act, std::size_t group, std::uint32_t microbatch) {
         const Applied made = apply_act(groups_[group], act, rows_[group], microbatch);
-        groups_[group] = made.next;
-        return made;
-    }
-    SHARDKIT_CONSTEXPR_VECTOR Applied apply(Act act, std::size_t group) {
-        const Applied made = apply_act(groups_[group], act, rows_[group]);
         groups_[group] = made.next;
         return made;
     }

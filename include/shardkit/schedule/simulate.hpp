@@ -32,17 +32,22 @@ struct OpTime {
     friend constexpr bool operator==(const OpTime&, const OpTime&) noexcept = default;
 };
 
-/// The predicted times of a step.
-struct StepTimes {
-    double seconds = 0;        ///< from the end of one step to the end of the next
+/// How long a step takes, and what it is spent on.
+struct StepSeconds {
+    double seconds = 0;        ///< predicted: from the end of one step to the end of the next; measured: from the
+                               ///< Accumulation to the end of the optimizer's step
     double compute = 0;        ///< part of `seconds` in which the rank computes
-    double communication = 0;  ///< sum over its collectives, and what updates wait for offloaded states
-    std::vector<OpTime> ops;
+    double communication = 0;  ///< sum over its collectives, measured ones with waits for other ranks, predicted ones
+                               ///< with what updates wait for offloaded states
 
     /// Returns the seconds in which the rank waits for communication.
     constexpr double exposed() const noexcept { return seconds - compute; }
     /// Returns exposed() as a part of all communication; 0 where there is none.
     constexpr double exposed_share() const noexcept { return communication > 0 ? exposed() / communication : 0; }
+};
+/// The predicted times of a step.
+struct StepTimes : StepSeconds {
+    std::vector<OpTime> ops;
 };
 
 }  // namespace shardkit::schedule
@@ -121,8 +126,7 @@ class StepSimulation {
             const double update = costs.groups[groups_.size()].update;
             const double offloaded =
                 planner::offloaded_update_seconds(update, planner::plan_host_link(group, options), costs.links.host);
-            groups_.push_back({CommunicationSeconds(group, mesh, costs), offloaded - update, zeroed_bytes(group),
-                               costs.coding * static_cast<double>(coded_bytes(group, GroupRows(group)).value)});
+            groups_.push_back({CommunicationSeconds(group, mesh, costs), offloaded - update});
         }
         if (mesh.size() > 1) {
             norm_ = costs.links
@@ -143,8 +147,6 @@ class StepSimulation {
     struct Group {
         CommunicationSeconds seconds;
         double states_wait = 0;  // of an update, for the link to the host's memory
-        ByteCount zeroed;        // where a sum of gradients begins
-        double coding = 0;       // of a gather that makes codes
         double gathered = 0;
         double added = 0;
         double reduced = 0;
@@ -173,14 +175,7 @@ class StepSimulation {
             } else if (schedule::is_of_batch(op.act)) {
                 time = batch(op, times);
             } else {
-                const GroupRows& rows = step.rows(op.group);
-                const Applied applied = step.apply(op.act, op.group, op.microbatch);
-                time = schedule::is_of_program(op.act)
-                           ? compute(i, op, applied, times)
-                           : communicate(i, op,
-                                         groups_[op.group].seconds.of(rows, applied.calls) +
-                                             (applied.makes_codes ? groups_[op.group].coding : 0),
-                                         times);
+                time = on_group(i, step.apply(op.act, op.group, op.microbatch), step.rows(op.group), times);
             }
             times.ops.push_back({time.begin - begin, time.end - begin});
         }
@@ -197,57 +192,58 @@ class StepSimulation {
         return at;
     }
 
-    SHARDKIT_CONSTEXPR_VECTOR schedule::OpTime compute(std::size_t i, const schedule::Op& op, const Applied& applied,
-                                                       schedule::StepTimes& times) {
+    SHARDKIT_CONSTEXPR_VECTOR schedule::OpTime on_group(std::size_t i, const Applied& applied, const GroupRows& rows,
+                                                        schedule::StepTimes& times) {
+        const schedule::Op& op = schedule_[i];
         Group& group = groups_[op.group];
         const schedule::GroupSeconds& seconds = costs_.groups[op.group];
         double& now = lane(op.lane);
         double begin = now;
-        double takes = 0;
-        if (op.act == Act::use) {
-            begin = std::max(begin, group.gathered);
-            if (group.forwards == op.microbatch) {
-                ++group.forwards;
-                group.due += seconds.forward;
-            }
-        } else if (op.act == Act::zero) {
-            begin = std::max(available(plan_.taken_by(i, SlotUse::full_gradients), begin),
-                             applied.works_in ? 0 : group.reduced);
-            group.due += seconds.backward;
-            if (applied.begins_sum) { takes = costs_.zeroing * static_cast<double>(group.zeroed.value); }
-        } else if (op.act == Act::update) {
-            begin = std::max(begin, group.reduced);
-            takes = seconds.update;
+        double computes = 0;
+        double communicates = group.seconds.of(rows, applied.calls);
+        double* ends = nullptr;  // what others wait for
+        switch (op.act) {
+            case Act::gather:
+                begin = available(plan_.taken_by(i, SlotUse::full_parameters), std::max(begin, group.updated));
+                ends = &group.gathered;
+                break;
+            case Act::reduce:
+            case Act::all_reduce:
+                begin = available(plan_.taken_by(i, SlotUse::addend), std::max({begin, group.added, group.reduced}));
+                begin = available(plan_.taken_by(i, SlotUse::sums), begin);
+                ends = &group.reduced;
+                break;
+            case Act::use:
+                begin = std::max(begin, group.gathered);
+                if (group.forwards == op.microbatch) {
+                    ++group.forwards;
+                    group.due += seconds.forward;
+                }
+                break;
+            case Act::zero:
+                begin = std::max(available(plan_.taken_by(i, SlotUse::full_gradients), begin),
+                                 applied.works_in ? 0 : group.reduced);
+                group.due += seconds.backward;
+                break;
+            case Act::add:
+                ends = &group.added;
+                [[fallthrough]];
+            case Act::close:
+                computes = std::exchange(group.due, 0);
+                break;
+            case Act::update:
+                begin = std::max(begin, group.reduced);
+                computes = seconds.update;
+                communicates = group.states_wait;
+                ends = &group.updated;
+                break;
+            default:
+                break;
         }
-        if (op.act == Act::close || op.act == Act::add) {
-            takes = group.due;
-            group.due = 0;
-        }
-        now = begin + takes;
-        times.compute += takes;
-        if (op.act == Act::update) {
-            now += group.states_wait;
-            times.communication += group.states_wait;
-        }
-        if (op.act == Act::add) { group.added = now; }
-        if (op.act == Act::update) { group.updated = now; }
-        ended_[i] = now;
-        return {begin, now};
-    }
-    SHARDKIT_CONSTEXPR_VECTOR schedule::OpTime communicate(std::size_t i, const schedule::Op& op, double takes,
-                                                           schedule::StepTimes& times) {
-        Group& group = groups_[op.group];
-        double& now = lane(op.lane);
-        double begin = now;
-        if (op.act == Act::gather) {
-            begin = available(plan_.taken_by(i, SlotUse::full_parameters), std::max(begin, group.updated));
-        } else {
-            begin = available(plan_.taken_by(i, SlotUse::addend), std::max({begin, group.added, group.reduced}));
-            begin = available(plan_.taken_by(i, SlotUse::sums), begin);
-        }
-        now = begin + takes;
-        times.communication += takes;
-        (op.act == Act::gather ? group.gathered : group.reduced) = now;
+        now = begin + computes + communicates;
+        times.compute += computes;
+        times.communication += communicates;
+        if (ends != nullptr) { *ends = now; }
         ended_[i] = now;
         return {begin, now};
     }
@@ -316,15 +312,16 @@ enum class CommunicationLanes : std::uint8_t {
     two          ///< nccl, and threads and mpi with communication threads of their own
 };
 /// Returns the same operations in the lanes that an engine has.
-SHARDKIT_CONSTEXPR_VECTOR Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {
-    for (std::size_t i = 0; i < schedule.size(); ++i) {
-        const Lane usual = lane_of(schedule[i].act);
-        const Lane chosen = lanes == CommunicationLanes::two || usual == Lane::compute ? usual
-                            : lanes == CommunicationLanes::one                         ? Lane::gather
-                                                                                       : Lane::compute;
-        schedule.set_lane(i, chosen);
+SHARDKIT_CONSTEXPR_VECTOR Schedule on_lanes(const Schedule& schedule, CommunicationLanes lanes) {
+    Schedule made;
+    for (Op op : schedule.ops()) {
+        op.lane = lane_of(op.act);
+        if (lanes != CommunicationLanes::two && op.lane != Lane::compute) {
+            op.lane = lanes == CommunicationLanes::one ? Lane::gather : Lane::compute;
+        }
+        made.add(op);
     }
-    return schedule;
+    return made;
 }
 
 }  // namespace shardkit::schedule

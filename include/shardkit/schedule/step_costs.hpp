@@ -50,11 +50,9 @@ struct StepCosts {
     planner::TimeModel links{};
     engine::Traits engine{};
     double norm = 0;                                              ///< seconds of computation for a global norm
-    double zeroing = 0;                                           ///< seconds in which a byte of gradients is zeroed
     std::span<const BatchSeconds> batches{};                      ///< one for each batch of whole matrices
     OptimizerStates optimizer_states = 2;                         ///< of which those of offloaded groups pass a link
     std::size_t offload_slot_bytes = default_offload_slot_bytes;  ///< RankOptions::offload_slot_bytes
-    double coding = 0;  ///< seconds of a byte that a gather reads or writes to make codes, see coded_bytes
 };
 
 }  // namespace shardkit::schedule
@@ -83,8 +81,6 @@ constexpr void require_possible(const schedule::StepCosts& costs, SourceLocation
         for (const Act act : batch_acts) { require(costs.batches[b].of(act), name(act), " of batch ", b); }
     }
     require(costs.norm, "norm", "", 0);
-    require(costs.coding, "coding of a byte", "", 0);
-    require(costs.zeroing, "zeroing of a byte", "", 0);
 }
 
 }  // namespace shardkit::detail

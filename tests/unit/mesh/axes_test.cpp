@@ -47,40 +47,40 @@ AxisGrid split(std::size_t replicate, std::size_t shard, std::size_t tp, std::si
 
 TEST_CASE("axes_label: an unsplit data axis is dp") {
     const AxisGrid sharded = split(1, 4, 2, 2);
-    CHECK(axes_label<Axes<DpShard>>(sharded) == "dp");
-    CHECK(axes_label<Axes<DpReplicate>>(sharded) == "self");
-    CHECK(axes_label<DataAxes>(sharded) == "dp x cp");
-    CHECK(axes_label<Axes<DpReplicate, Cp>>(sharded) == "cp");
-    CHECK(axes_label<Axes<DpReplicate, DpShard, Tp, Cp>>(sharded) == "dp x tp x cp");
+    CHECK(axes_label(sharded, Axes<DpShard>{}) == "dp");
+    CHECK(axes_label(sharded, Axes<DpReplicate>{}) == "self");
+    CHECK(axes_label(sharded, DataAxes{}) == "dp x cp");
+    CHECK(axes_label(sharded, Axes<DpReplicate, Cp>{}) == "cp");
+    CHECK(axes_label(sharded, Axes<DpReplicate, DpShard, Tp, Cp>{}) == "dp x tp x cp");
     const AxisGrid replicated = split(4, 1, 2, 2);
-    CHECK(axes_label<Axes<DpReplicate>>(replicated) == "dp");
-    CHECK(axes_label<Axes<DpShard>>(replicated) == "self");
-    CHECK(axes_label<DataAxes>(replicated) == "dp x cp");
+    CHECK(axes_label(replicated, Axes<DpReplicate>{}) == "dp");
+    CHECK(axes_label(replicated, Axes<DpShard>{}) == "self");
+    CHECK(axes_label(replicated, DataAxes{}) == "dp x cp");
 }
 
 TEST_CASE("axes_label: the halves of a split data axis have their own names, together they are dp") {
     const AxisGrid hybrid = split(2, 4, 2, 3);
-    CHECK(axes_label<Axes<DpShard>>(hybrid) == "dp_shard");
-    CHECK(axes_label<Axes<DpReplicate>>(hybrid) == "dp_replicate");
-    CHECK(axes_label<DataAxes>(hybrid) == "dp x cp");
-    CHECK(axes_label<Axes<DpShard, Cp>>(hybrid) == "dp_shard x cp");
-    CHECK(axes_label<Axes<DpReplicate, Cp>>(hybrid) == "dp_replicate x cp");
-    CHECK(axes_label<Axes<Tp>>(hybrid) == "tp");
-    CHECK(axes_label<Axes<Tp, DpReplicate, DpShard>>(hybrid) == "tp x dp");
+    CHECK(axes_label(hybrid, Axes<DpShard>{}) == "dp_shard");
+    CHECK(axes_label(hybrid, Axes<DpReplicate>{}) == "dp_replicate");
+    CHECK(axes_label(hybrid, DataAxes{}) == "dp x cp");
+    CHECK(axes_label(hybrid, Axes<DpShard, Cp>{}) == "dp_shard x cp");
+    CHECK(axes_label(hybrid, Axes<DpReplicate, Cp>{}) == "dp_replicate x cp");
+    CHECK(axes_label(hybrid, Axes<Tp>{}) == "tp");
+    CHECK(axes_label(hybrid, Axes<Tp, DpReplicate, DpShard>{}) == "tp x dp");
 }
 
 TEST_CASE("axes_label: axes of extent 1 are left out; none left is self") {
     const AxisGrid one = split(1, 1, 1, 1);
-    CHECK(axes_label<DataAxes>(one) == "self");
-    CHECK(axes_label<Axes<Tp>>(one) == "self");
-    CHECK(axes_label<Axes<>>(one) == "self");
-    CHECK(axes_label<DataAxes>(split(1, 3, 1, 1)) == "dp");
-    CHECK(axes_label<DataAxes>(split(1, 1, 1, 3)) == "cp");
+    CHECK(axes_label(one, DataAxes{}) == "self");
+    CHECK(axes_label(one, Axes<Tp>{}) == "self");
+    CHECK(axes_label(one, Axes<>{}) == "self");
+    CHECK(axes_label(split(1, 3, 1, 1), DataAxes{}) == "dp");
+    CHECK(axes_label(split(1, 1, 1, 3), DataAxes{}) == "cp");
     const AxisGrid plain{{Pp::name, 2}, {Dp::name, 3}, {Tp::name, 1}, {Cp::name, 2}};
-    CHECK(axes_label<Axes<Dp>>(plain) == "dp");
-    CHECK(axes_label<Axes<Dp, Cp>>(plain) == "dp x cp");
-    CHECK(axes_label<Axes<Cp, Dp>>(plain) == "cp x dp");
-    CHECK(axes_label<Axes<Pp, Tp>>(plain) == "pp");
+    CHECK(axes_label(plain, Axes<Dp>{}) == "dp");
+    CHECK(axes_label(plain, Axes<Dp, Cp>{}) == "dp x cp");
+    CHECK(axes_label(plain, Axes<Cp, Dp>{}) == "cp x dp");
+    CHECK(axes_label(plain, Axes<Pp, Tp>{}) == "pp");
 }
 
 TEST_CASE("AxisNames: eight at most") {

@@ -470,22 +470,6 @@ TEST_CASE("a plan counts one byte an element, and the scales") {
     CHECK(memory(blocks).master.value == 4 * blocks.shard_numel);
 }
 
-TEST_CASE("a simulation counts the pass that an update leaves once, whatever is gathered again") {
-    const auto group = sk::describe_group<List, sk::FullShard, sk::Precision<sk::block_int8, float>>(
-        "layer", coded_training::tensors(), sk::DeviceMesh<2>{}.grid());
-    const auto by_parameter = sk::describe_group<List, sk::FullShard, sk::Precision<sk::e4m3, float>>(
-        "layer", coded_training::tensors(), sk::DeviceMesh<2>{}.grid());
-    const auto seconds = [](const sk::planner::GroupDescription& of) {
-        const std::array groups{of};
-        const std::array work{sk::schedule::GroupSeconds{}};
-        return sk::schedule::simulate(sk::schedule::layered_step(groups), groups, sk::DeviceMesh<2>{}.grid(),
-                                      {.groups = work, .coding = 0.5})
-            .communication;
-    };
-    CHECK(seconds(group) == 0);
-    CHECK(seconds(by_parameter) == 0.5 * static_cast<double>(by_parameter.shard_numel * 5));
-}
-
 TEST_CASE("a step of codes follows a schedule, whose gathers make the codes, with the bits of none") {
     const auto check = []<class Code>(Code) {
         const std::vector<float> expected = [] {
