@@ -405,7 +405,7 @@ RELEASED = [
 ]
 RELEASED_EXPRESSIONS = [
     ("shardkit/checkpoint/checkpoint_files.hpp", "codes of any scale loaded", "if ([[given == scale]]) { return; }", "true"),
-    ("shardkit/machine/group_description.hpp", "bytes that are trained", "if ([[p.frozen]]) { continue; }", "true"),
+    ("shardkit/machine/group_description.hpp", "bytes that are trained", "require([[!types.opaque || p.frozen]], ", "true"),
 ]
 
 
@@ -503,9 +503,9 @@ GATHERED_CODES_EXPRESSIONS = [
      "(rows.find(Role::gathered) == nullptr && [[!rows.codes]]);", "true"),
     ("shardkit/machine/group_rows.hpp", "scales that no plan counts", "return element_bytes_of(row, group) + [[(has_scales ? group.scale_bytes(row.extent) : 0)]];",
      "0"),
-    (GROUPS, "packed blocks", "if ([[packing != Packing::aligned]]) {", "false"),
-    (GROUPS, "masters elsewhere", "if ([[group.offload != Offload::none]]) {", "false"),
-    (GROUPS, "frozen codes", "if ([[!group.trainable]]) {", "false"),
+    (GROUPS, "packed blocks", "require([[packing == Packing::aligned]],", "true"),
+    (GROUPS, "masters elsewhere", "require([[group.offload == Offload::none]],", "true"),
+    (GROUPS, "frozen codes", "require([[group.trainable]],", "true"),
 ]
 
 

@@ -49,7 +49,7 @@ struct GroupDescription {
     std::size_t tp = 1;
     std::size_t ep = 1;                 ///< number of data ranks that share its experts
     bool experts = false;               ///< its parameters are ep::Split
-    IndexRange tp_sum;                  ///< range of the full buffer that is summed over tp
+    IndexRange tp_sum{};                ///< range of the full buffer that is summed over tp
     std::size_t overwritten_numel = 0;  ///< elements of the full gradients that are not zeroed
     std::size_t parameter_scales = 0;   ///< number of them where gathered codes have one for each parameter
     rules::PolicyValues policy;
@@ -127,100 +127,68 @@ constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Pa
     return alike.hash;
 }
 
-/// Checks that the element types support this choice of master weights and rounding.
-constexpr void check_rounding(std::string_view path, const PrecisionValues& types, MasterWeights master,
-                              const std::optional<StochasticRounding>& rounding, SourceLocation where) {
-    const bool kept = types.has_master && master != MasterWeights::none;
-    if (master == MasterWeights::split && !types.splits_master) {
-        throw_invalid_argument(where, "'", path, "': MasterWeights::split with ", name(types.master), " masters of ",
-                               name(types.gather), " parameters, expected fp32 masters of bf16 ones");
-    }
-    if (master == MasterWeights::none && types.has_master && !types.drops_master) {
-        throw_invalid_argument(where, "'", path, "': MasterWeights::none with ", name(types.master), " masters of ",
-                               name(types.gather),
-                               " parameters, expected kept: updates are computed in the master's arithmetic");
-    }
-    if (rounding && (kept || size_of(types.gather) != 2)) {
-        throw_invalid_argument(where, "'", path, "': stochastic rounding of ", name(types.gather), " parameters ",
-                               kept ? "with" : "without",
-                               " a master, expected 16-bit parameters and MasterWeights::none");
-    }
-}
-
-/// Checks that a group of opaque bytes is frozen.
-constexpr void require_frozen_bytes(std::string_view path, const PrecisionValues& types,
-                                    std::span<const PlacedParameter> parameters, SourceLocation where) {
-    if (!types.opaque) { return; }
+/// Checks that the element types support this choice of master weights and rounding, and that a group of opaque bytes
+/// is frozen.
+constexpr void check_types(std::string_view path, const PrecisionValues& types,
+                           std::span<const PlacedParameter> parameters, MasterWeights master,
+                           const std::optional<StochasticRounding>& rounding, SourceLocation where) {
+    const auto require = [&](bool holds, const auto&... text) {
+        if (!holds) { throw_invalid_argument(where, "'", path, text...); }
+    };
     for (const PlacedParameter& p : parameters) {
-        if (p.frozen) { continue; }
-        throw_invalid_argument(where, "'", path, "' parameter '", p.name,
-                               "': elements of std::byte that are trained, expected Frozen: opaque bytes have no "
-                               "gradient");
+        require(!types.opaque || p.frozen, "' parameter '", p.name,
+                "': elements of std::byte that are trained, expected Frozen: opaque bytes have no gradient");
     }
+    require(master != MasterWeights::split || types.splits_master, "': MasterWeights::split with ",
+            name(types.master), " masters of ", name(types.gather),
+            " parameters, expected fp32 masters of bf16 ones");
+    require(master != MasterWeights::none || !types.has_master || types.drops_master, "': MasterWeights::none with ",
+            name(types.master), " masters of ", name(types.gather),
+            " parameters, expected kept: updates are computed in the master's arithmetic");
+    const bool kept = types.has_master && master != MasterWeights::none;
+    require(!rounding || (!kept && size_of(types.gather) == 2), "': stochastic rounding of ", name(types.gather),
+            " parameters ", kept ? "with" : "without",
+            " a master, expected 16-bit parameters and MasterWeights::none");
 }
 
-/// Checks that codes can be made of a group's masters, block by block.
-constexpr void require_codable(const GroupDescription& group, Packing packing, SourceLocation where) {
-    if (!group.sizes.codes.gathered) { return; }
-    if (!group.trainable) {
-        throw_invalid_argument(where, "'", group.path,
-                               "': gathered codes of a group that is frozen whole, which has no masters to make them "
-                               "of; expected a trained parameter, or the codes as std::byte");
+/// Checks what a group's policy, element types and options ask of each other: that shards may be padded, that codes
+/// can be made of masters, block by block, and that slices can be added along one tree.
+constexpr void check_described(const GroupDescription& group, Packing packing, const AxisGrid& mesh,
+                               SourceLocation where) {
+    const rules::PolicyValues& policy = group.policy;
+    const ElementSizes& sizes = group.sizes;
+    const auto require = [&](bool holds, const auto&... text) {
+        if (!holds) { throw_invalid_argument(where, "'", group.path, "': ", text...); }
+    };
+    require(policy.optimizer != Placement::sharded || packing != Packing::exact, "Packing::exact given, but ",
+            policy.name, " shards; expected aligned or packed");
+    if (sizes.codes.gathered) {
+        require(group.trainable,
+                "gathered codes of a group that is frozen whole, which has no masters to make them of; expected a "
+                "trained parameter, or the codes as std::byte");
+        require(packing == Packing::aligned,
+                "gathered codes, and a packing that puts elements of two parameters into one block; expected "
+                "Packing::aligned");
+        require(policy.across_groups.states != Placement::sharded, "gathered codes under policy ", policy.name,
+                ", which shards masters across groups; expected one that replicates them, as HybridShard");
+        require(group.offload == Offload::none,
+                "gathered codes, and an Offload of the masters that they are made of; expected Offload::none");
     }
-    if (packing != Packing::aligned) {
-        throw_invalid_argument(
-            where, "'", group.path,
-            "': gathered codes, and a packing that puts elements of two parameters into one block; "
-            "expected Packing::aligned");
-    }
-    if (group.policy.across_groups.states == Placement::sharded) {
-        throw_invalid_argument(
-            where, "'", group.path, "': gathered codes under policy ", group.policy.name,
-            ", which shards masters across groups; expected one that replicates them, as HybridShard");
-    }
-    if (group.offload != Offload::none) {
-        throw_invalid_argument(where, "'", group.path,
-                               "': gathered codes, and an Offload of the masters that they are made of; expected "
-                               "Offload::none");
-    }
-}
-
-/// Refuses slices that a policy on this mesh cannot add along one tree. `ep` ranks share the group's experts.
-constexpr void require_slices(std::string_view path, const rules::PolicyValues& policy, const ElementSizes& sizes,
-                              const AxisGrid& mesh, std::size_t ep, SourceLocation where) {
     if (policy.slices == 0) { return; }
+    const auto require_sliced = [&](bool holds, const auto&... text) {
+        require(holds, "policy '", policy.name, "' with ", policy.slices, " slices", text...);
+    };
     const std::size_t ranks = mesh.extent(Dp::name);
     const std::size_t cp = mesh.extent(Cp::name);
-    if (!std::has_single_bit(ranks) || policy.slices % ranks != 0) {
-        throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices, " slices on ",
-                               ranks, " data-parallel ranks, expected a power of two that divides them");
-    }
-    if (cp != 1) {
-        throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
-                               " slices and cp = ", cp, ", expected 1: ranks of cp add parts of one slice");
-    }
-    if (ep > 1 && sizes.gradient < sizes.reduction) {
-        throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
-                               " slices, gradients of ", sizes.gradient, " bytes and ep = ", ep,
-                               ", expected gradients of the sums' ", sizes.reduction,
-                               " bytes: one that has the slices of several ranks would be rounded once for all");
-    }
-    if (sizes.rounds_sums) {
-        throw_invalid_argument(where, "'", path, "': policy '", policy.name, "' with ", policy.slices,
-                               " slices and a reduction type of ", sizes.reduction,
-                               " bytes, expected fp32 or fp64: where sums are rounded would depend on the ranks");
-    }
+    require_sliced(std::has_single_bit(ranks) && policy.slices % ranks == 0, " on ", ranks,
+                   " data-parallel ranks, expected a power of two that divides them");
+    require_sliced(cp == 1, " and cp = ", cp, ", expected 1: ranks of cp add parts of one slice");
+    require_sliced(group.ep == 1 || sizes.gradient >= sizes.reduction, ", gradients of ", sizes.gradient,
+                   " bytes and ep = ", group.ep, ", expected gradients of the sums' ", sizes.reduction,
+                   " bytes: one that has the slices of several ranks would be rounded once for all");
+    require_sliced(!sizes.rounds_sums, " and a reduction type of ", sizes.reduction,
+                   " bytes, expected fp32 or fp64: where sums are rounded would depend on the ranks");
 }
-
-/// What describes a group besides its parameters.
-struct Describing {
-    rules::PolicyValues policy;
-    ElementSizes sizes;
-    std::size_t alignment = 1;
-    Packing packing = Packing::aligned;
-    GradientRelease gradient_release = GradientRelease::never;
-    Offload offload = Offload::none;
-};
 
 /// The description of a group, with the layout of its flat buffer.
 struct DescribedGroup {
@@ -228,31 +196,23 @@ struct DescribedGroup {
     layout::FlatLayout layout;
 };
 
-/// Lays out the group at `path` on a mesh, and places its parameters as the ranks with index `tp_index` along tp and
-/// `ep_index` among those that share its experts hold them. Existing and planned groups both use this function.
+/// Lays out a group of which path, policy, sizes and options are known on a mesh, and places its parameters as the
+/// ranks with index `tp_index` along tp and `ep_index` among those that share its experts hold them. Existing and
+/// planned groups both use this function.
 /// @pre     the shapes were checked
-/// @throws  as GroupMesh and place_parameters; std::invalid_argument when the packing does not go with the policy
-constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<PlacedParameter> parameters,
+/// @throws  as GroupMesh, place_parameters and check_described
+constexpr DescribedGroup describe_on_mesh(GroupDescription group, std::span<PlacedParameter> parameters,
                                           const AxisGrid& mesh, std::size_t tp_index, std::size_t ep_index,
-                                          const Describing& of, SourceLocation where) {
-    GroupDescription group;
-    group.path = path;
-    group.policy = of.policy;
-    group.sizes = of.sizes;
+                                          std::size_t alignment, Packing packing, SourceLocation where) {
     group.experts = parameters[0].experts;
-    const GroupMesh ranks(mesh, of.policy, group.experts, path, where);
+    const GroupMesh ranks(mesh, group.policy, group.experts, group.path, where);
     group.shards = ranks.ranks(Over::shards);
     group.replicas = ranks.ranks(Over::replicas);
     group.tp = ranks.ranks(Over::tp);
     group.ep = ranks.ep();
-    require_slices(path, of.policy, of.sizes, mesh, group.ep, where);
     const layout::FlatLayout layout = place_parameters(
-        path, parameters,
-        {group.tp, tp_index, group.ep, ep_index, group.parts_of(Extent::piece), of.alignment, of.packing}, where);
-    if (of.policy.optimizer == Placement::sharded && of.packing == Packing::exact) {
-        throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", of.policy.name,
-                               " shards; expected aligned or packed");
-    }
+        group.path, parameters,
+        {group.tp, tp_index, group.ep, ep_index, group.parts_of(Extent::piece), alignment, packing}, where);
     group.buffer_numel = layout.buffer_numel();
     group.shard_numel = layout.shard_numel() * group.pieces();
     for (const PlacedParameter& p : parameters) {
@@ -261,11 +221,9 @@ constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<Place
     }
     group.tp_sum = tp_sum(parameters, group.tp);
     group.trainable = trainable(parameters);
-    group.gradient_release = of.gradient_release;
-    group.offload = of.offload;
-    if (of.sizes.codes.gathered && of.sizes.codes.block == 0) { group.parameter_scales = parameters.size(); }
-    require_codable(group, of.packing, where);
-    group.alike = likeness(parameters, of.packing, of.policy, of.sizes);
+    if (group.sizes.codes.gathered && group.sizes.codes.block == 0) { group.parameter_scales = parameters.size(); }
+    check_described(group, packing, mesh, where);
+    group.alike = likeness(parameters, packing, group.policy, group.sizes);
     return {group, layout};
 }
 
@@ -274,13 +232,13 @@ template <class Precision, class Options>
 constexpr GroupDescription describe_first(std::string_view path, std::span<PlacedParameter> parameters,
                                           const AxisGrid& mesh, const Options& options, SourceLocation where) {
     constexpr const auto& types = precision_values<Precision>;
-    check_rounding(path, types, options.master, options.stochastic_rounding, where);
-    require_frozen_bytes(path, types, parameters, where);
-    return describe_on_mesh(
-               path, parameters, mesh, 0, 0,
-               {rules::policy_values(options.policy, mesh.extent(Dp::name), where), types.sizes_with(options.master),
-                layout::alignment_for(types.narrowest), options.packing, options.gradient_release, options.offload},
-               where)
+    check_types(path, types, parameters, options.master, options.stochastic_rounding, where);
+    return describe_on_mesh({.path = path,
+                             .policy = rules::policy_values(options.policy, mesh.extent(Dp::name), where),
+                             .sizes = types.sizes_with(options.master),
+                             .gradient_release = options.gradient_release,
+                             .offload = options.offload},
+                            parameters, mesh, 0, 0, layout::alignment_for(types.narrowest), options.packing, where)
         .group;
 }
 

@@ -26,45 +26,33 @@ namespace shardkit::detail SHARDKIT_FORM {
 
 SHARDKIT_CORE_INLINE void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors,
                                         SourceLocation where) {
-    if (tensors.empty()) {
-        throw_invalid_argument(where, "'", path, "': the list has no tensor, expected at least one");
-    }
+    const auto require = [&](bool holds, const auto&... text) {
+        if (!holds) { throw_invalid_argument(where, "'", path, text...); }
+    };
+    require(!tensors.empty(), "': the list has no tensor, expected at least one");
     std::map<std::string_view, std::size_t> known;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         const ParameterRecord& tensor = tensors[i];
-        if (tensor.name.empty()) {
-            throw_invalid_argument(where, "'", path, "': tensor ", i, " has an empty name, expected one as 'weight'");
-        }
+        require(!tensor.name.empty(), "': tensor ", i, " has an empty name, expected one as 'weight'");
         const auto [first, is_new] = known.emplace(tensor.name, i);
-        if (!is_new) {
-            throw_invalid_argument(where, "'", path, "': tensors ", first->second, " and ", i, " have the name '",
-                                   tensor.name, "', expected distinct names");
-        }
+        require(is_new, "': tensors ", first->second, " and ", i, " have the name '", tensor.name,
+                "', expected distinct names");
         check_shape(path, tensor.name, tensor.shape, {}, where);
         if (tensor.split_over_tp() && tensor.tp.dimension >= tensor.shape.rank) {
             throw_invalid_argument(where, "'", path, "' parameter '", tensor.name, "' of shape ",
                                    tensor.shape.describe(), ": tp splits dimension ", tensor.tp.dimension,
                                    ", expected one that it has");
         }
-        if (tensor.experts && tensor.shape.rank == 0) {
-            throw_invalid_argument(where, "'", path, "' parameter '", tensor.name,
-                                   "': ep::Split of a scalar, expected a first dimension that counts experts");
-        }
-        if (tp_splits_stack(tensor)) {
-            throw_invalid_argument(where, "'", path, "' parameter '", tensor.name,
-                                   "': tp splits dimension 0, along which experts are stacked, expected another one");
-        }
+        require(!tensor.experts || tensor.shape.rank > 0, "' parameter '", tensor.name,
+                "': ep::Split of a scalar, expected a first dimension that counts experts");
+        require(!tp_splits_stack(tensor), "' parameter '", tensor.name,
+                "': tp splits dimension 0, along which experts are stacked, expected another one");
     }
-    if (!experts_apart(tensors)) {
-        throw_invalid_argument(where, "'", path,
-                               "': some tensors are ep::Split and some are not, expected a group of ",
-                               "their own: gradients of experts are summed over other ranks");
-    }
-    if (!partial_sums_adjacent(tensors)) {
-        throw_invalid_argument(where, "'", path,
-                               "': tensors that are tp::PartialSum stand apart, expected one after the "
-                               "other: one call sums them");
-    }
+    require(experts_apart(tensors),
+            "': some tensors are ep::Split and some are not, expected a group of their own: gradients of experts are "
+            "summed over other ranks");
+    require(partial_sums_adjacent(tensors),
+            "': tensors that are tp::PartialSum stand apart, expected one after the other: one call sums them");
 }
 
 }  // namespace shardkit::detail SHARDKIT_FORM

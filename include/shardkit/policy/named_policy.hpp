@@ -14,6 +14,15 @@
 
 namespace shardkit {
 
+namespace detail {
+/// Returns a policy as it is or, with `slices`, with sums along a tree of that many.
+template <class Policy>
+DynamicPolicy in_slices(const Policy& policy, std::optional<Slices> slices, SourceLocation where) {
+    if (!slices) { return DynamicPolicy(policy, where); }
+    return DynamicPolicy(TreeSums<Policy>(*slices, policy), where);
+}
+}  // namespace detail
+
 /// Returns the library's policy of a name, as a flag or a configuration file gives it: no_shard, shard_optimizer,
 /// shard_grad_op, full_shard, or hybrid_shard:N, hybrid_optimizer:N or secondary_shard:N with the number of ranks of
 /// a shard group. With `slices`, its sums are made along a tree of that many.
@@ -21,9 +30,7 @@ namespace shardkit {
 /// @throws std::invalid_argument for any other name, with what was given and what there is
 inline DynamicPolicy named_policy(std::string_view name, std::optional<Slices> slices,
                                   SourceLocation where = SourceLocation::current()) {
-    const auto made = [&]<class Policy>(const Policy& policy) {
-        return slices ? DynamicPolicy(TreeSums<Policy>(*slices, policy), where) : DynamicPolicy(policy, where);
-    };
+    const auto made = [&](const auto& policy) { return detail::in_slices(policy, slices, where); };
     if (name == NoShard::name) { return made(NoShard{}); }
     if (name == ShardOptimizer::name) { return made(ShardOptimizer{}); }
     if (name == ShardGradOp::name) { return made(ShardGradOp{}); }

@@ -39,13 +39,12 @@ inline PlacedGroup place_group(Rank& rank, const PrecisionValues& types, const G
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
     }
     require_summation(communicators, values.policy, values.path, where);
-    require_frozen_bytes(values.path, types, values.parameters, where);
     const bool offloads = !host_reads(rank.compute_stream());
     if (values.offload != Offload::none && !offloads) {
         throw_invalid_argument(where, "'", values.path, "': an Offload on the engine '", rank.world().engine_name(),
                                "', whose memory is the host's already; expected Offload::none");
     }
-    check_rounding(values.path, types, values.master, values.stochastic_rounding, where);
+    check_types(values.path, types, values.parameters, values.master, values.stochastic_rounding, where);
     const AxisGrid& grid = rank.grid();
     GroupGeometry g;
     g.parameters.append(values.parameters.data(), values.parameters.data() + values.parameters.size());
@@ -60,10 +59,13 @@ inline PlacedGroup place_group(Rank& rank, const PrecisionValues& types, const G
     g.tp_index = grid.coordinate(Tp::name, rank.rank());
     g.ep_index = experts ? communicators.ep.rank() : 0;
     const DescribedGroup described =
-        describe_on_mesh(values.path, {g.parameters.data(), g.parameters.size()}, grid, g.tp_index, g.ep_index,
-                         {values.policy, types.sizes_with(values.master), layout::alignment_for(types.narrowest),
-                          values.packing, values.gradient_release, values.offload},
-                         where);
+        describe_on_mesh({.path = values.path,
+                          .policy = values.policy,
+                          .sizes = types.sizes_with(values.master),
+                          .gradient_release = values.gradient_release,
+                          .offload = values.offload},
+                         {g.parameters.data(), g.parameters.size()}, grid, g.tp_index, g.ep_index,
+                         layout::alignment_for(types.narrowest), values.packing, where);
     static_cast<GroupDescription&>(g) = described.group;
     g.GroupDescription::path = {};  // refers to the caller's string
     g.path = values.path;
