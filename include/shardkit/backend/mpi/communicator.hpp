@@ -72,7 +72,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
     }
     if (split.again != 0) { return call.world.group_of(split.again); }
     call.mpi().check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    made.add_channel(OwnedComm(comm));
+    made.add_channel(comm, true);
     Group& added = call.world.add_group(std::move(made), call);
     call.world.meet(call.world.call(call.lane, added, call.axes, call));
     return added;

@@ -64,29 +64,6 @@ struct HostBlock;
 class Lane;
 class MpiCall;
 
-/// Owns an MPI_Comm. Move-only. Freeing is collective, so it is an explicit call and not done by the destructor. An
-/// owner that ends without `free`, because its rank fails, leaves the communicator to MPI_Abort.
-class OwnedComm {
-  public:
-    OwnedComm() noexcept = default;
-    explicit OwnedComm(MPI_Comm comm) noexcept : comm_(comm) {}
-    OwnedComm(OwnedComm&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
-    OwnedComm& operator=(OwnedComm&& other) noexcept {
-        std::swap(comm_, other.comm_);
-        return *this;
-    }
-    OwnedComm(const OwnedComm&) = delete;
-    OwnedComm& operator=(const OwnedComm&) = delete;
-    ~OwnedComm() = default;
-
-    MPI_Comm get() const noexcept { return comm_; }
-    /// Frees the communicator, collectively over it. Returns the result of MPI_Comm_free.
-    int free() noexcept { return comm_ == MPI_COMM_NULL ? MPI_SUCCESS : MPI_Comm_free(&comm_); }
-
-  private:
-    MPI_Comm comm_ = MPI_COMM_NULL;
-};
-
 /// Remembers, for calls that ranks do not compare each time, whether all ranks saw their peers' memory when they
 /// compared them.
 class SeenMemory {
@@ -120,7 +97,7 @@ class SeenMemory {
 struct Channel {
     std::uint64_t number = 0;  ///< the same on all members, and unique
     MPI_Comm comm = MPI_COMM_NULL;
-    OwnedComm owned;             ///< owns `comm`, unless that is the user's
+    bool owned = false;          ///< the World frees `comm`; not the user's
     std::uint64_t calls = 0;     ///< collectives that this rank has entered
     HostBlock* block = nullptr;  ///< where the members of this host meet, if they share memory
     HostBlock* told = nullptr;  ///< where they tell each other what they have entered: `block`, or one without rounds
@@ -155,15 +132,12 @@ struct Group {
     std::size_t rank = 0;
     std::vector<std::size_t> world_ranks;
     std::vector<Channel> channels;  ///< one for each lane of the World
-    /// Adds the channel of the next lane, over a communicator of the user.
-    void add_channel(MPI_Comm comm) {
+    /// Adds the channel of the next lane.
+    void add_channel(MPI_Comm comm, bool owned) {
         Channel& added = channels.emplace_back();
         added.number = 2 * number + channels.size() - 1;
         added.comm = comm;
-    }
-    void add_channel(OwnedComm comm) {
-        add_channel(comm.get());
-        channels.back().owned = std::move(comm);
+        added.owned = owned;
     }
 
     /// The members by host, in order, and the place of each one. This rank is at `place` of hosts[host].

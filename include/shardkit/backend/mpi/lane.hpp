@@ -140,7 +140,7 @@ class Lane : shardkit::detail::NotCopied {
 
     /// Returns a duplicate of a communicator that returns its errors. Collective over the call's group.
     /// @throws as Watch::look
-    OwnedComm duplicate(const Call& call, MPI_Comm comm) {
+    MPI_Comm duplicate(const Call& call, MPI_Comm comm) {
         auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
         MPI_Request& request = requests_.front();
         call.mpi().check(MPI_Comm_idup(comm, made.get(), &request), "MPI_Comm_idup");
@@ -151,7 +151,7 @@ class Lane : shardkit::detail::NotCopied {
             throw;
         }
         call.mpi().check(MPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-        return OwnedComm(*made);
+        return *made;
     }
 
     /// Gathers every member's record, by member. Collective over the call's group.

@@ -23,7 +23,7 @@ class ReturnedRanks {
     explicit ReturnedRanks(std::size_t ranks) : heard_(ranks) {}
     /// Opens the exchange of these messages; before, none is heard.
     /// @pre no lane checks yet
-    void open(OwnedComm comm) { comm_ = std::move(comm); }
+    void open(MPI_Comm comm) { comm_ = comm; }
 
     std::size_t ranks() const noexcept { return heard_.size(); }
     /// Returns whether all ranks but this one have returned.
@@ -48,17 +48,16 @@ class ReturnedRanks {
     /// Receives the messages that have arrived; does not wait.
     void listen(SourceLocation where) {
         const std::lock_guard lock(mutex_);
-        while (comm_.get() != MPI_COMM_NULL) {
+        while (comm_ != MPI_COMM_NULL) {
             int arrived = 0;
             MPI_Status status;
-            check(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_.get(), &arrived, &status), "MPI_Iprobe", doing, where);
+            check(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &arrived, &status), "MPI_Iprobe", doing, where);
             if (arrived == 0) { return; }
             int bytes = 0;
             check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", doing, where);
             Heard& heard = heard_[static_cast<std::size_t>(status.MPI_SOURCE)];
             heard.entries.resize(static_cast<std::size_t>(bytes) / sizeof(Entry));
-            check(MPI_Recv(heard.entries.data(), bytes, MPI_BYTE, status.MPI_SOURCE, tag, comm_.get(),
-                           MPI_STATUS_IGNORE),
+            check(MPI_Recv(heard.entries.data(), bytes, MPI_BYTE, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE),
                   "MPI_Recv", doing, where);
             heard.gone = true;
             ++gone_count_;
@@ -74,14 +73,14 @@ class ReturnedRanks {
         const int bytes = static_cast<int>(own_.size() * sizeof(Entry));
         for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
             if (rank == self) { continue; }
-            check(MPI_Isend(own_.data(), bytes, MPI_BYTE, static_cast<int>(rank), tag, comm_.get(),
+            check(MPI_Isend(own_.data(), bytes, MPI_BYTE, static_cast<int>(rank), tag, comm_,
                             &sent_.emplace_back(MPI_REQUEST_NULL)),
                   "MPI_Isend", doing, where);
         }
         return sent_;
     }
     /// Ends the exchange. Collective over the world.
-    void close(SourceLocation where) { check(comm_.free(), "MPI_Comm_free", doing, where); }
+    void close(SourceLocation where) { check(MPI_Comm_free(&comm_), "MPI_Comm_free", doing, where); }
 
   private:
     static constexpr int tag = 0;
@@ -96,7 +95,7 @@ class ReturnedRanks {
         std::vector<Entry> entries;
     };
 
-    OwnedComm comm_;
+    MPI_Comm comm_ = MPI_COMM_NULL;
     std::vector<Entry> own_;  // what is sent, and the messages
     std::vector<MPI_Request> sent_;
     mutable std::mutex mutex_;  // guards the following members

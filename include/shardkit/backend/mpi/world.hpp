@@ -75,7 +75,9 @@ class World : shardkit::detail::NotCopied {
             job_.returned.close(where);
             for (detail::Group& group : groups_) {
                 for (detail::Channel& channel : group.channels) {
-                    detail::check(channel.owned.free(), "MPI_Comm_free", "finish", where);
+                    if (channel.owned) {
+                        detail::check(MPI_Comm_free(&channel.comm), "MPI_Comm_free", "finish", where);
+                    }
                 }
             }
             if (users_handler_) {
@@ -178,7 +180,7 @@ class World : shardkit::detail::NotCopied {
 
     void add_channels(detail::Group& group, const detail::Call& call) const {
         while (group.channels.size() < lanes_.size()) {
-            group.add_channel(call.lane.duplicate(call, group.channels.front().comm));
+            group.add_channel(call.lane.duplicate(call, group.channels.front().comm), true);
         }
     }
 
@@ -225,14 +227,14 @@ class World : shardkit::detail::NotCopied {
         everybody.world_ranks.resize(ranks);
         std::iota(everybody.world_ranks.begin(), everybody.world_ranks.end(), std::size_t{0});
         everybody.channels.reserve(lanes);  // `call` refers to the first one
-        everybody.add_channel(comm);
+        everybody.add_channel(comm, false);
         int compared = MPI_UNEQUAL;
         detail::check(MPI_Comm_compare(comm, MPI_COMM_WORLD, &compared), "MPI_Comm_compare", making, where);
         if (compared == MPI_IDENT || compared == MPI_CONGRUENT) { job_.arrivals.open(everybody.rank, ranks); }
         const detail::Call call = own_call(lanes_.usual(), making, where);
         if (duplicate) {
-            call.channel.owned = call.lane.duplicate(call, comm);
-            call.channel.comm = call.channel.owned.get();
+            call.channel.comm = call.lane.duplicate(call, comm);
+            call.channel.owned = true;
         } else {
             MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
             detail::check(MPI_Comm_get_errhandler(comm, &handler), "MPI_Comm_get_errhandler", making, where);

@@ -199,13 +199,11 @@ class Connections : public LiveGroups, private gpu::Watch {
     /// World's too, as NCCL 2.28.3 to 2.29.3 do not free the windows of a communicator that they destroy.
     /// @throws CommError
     void deregister(bool own, SourceLocation where) {
-        std::deque<Registered>& registrations = this->registrations();
-        while (!registrations.empty()) {
-            const Group& group = registrations.back().group();
-            if (group.owner == Group::Owner::user || (own && group.comm != nullptr)) {
-                registrations.back().undo(where);
+        for (Group& group : groups()) {
+            const bool lives_on = group.owner == Group::Owner::user || (own && group.comm != nullptr);
+            for (; !group.registered.empty(); group.registered.pop_back()) {
+                if (lives_on) { group.registered.back().undo(group.comm, where); }
             }
-            registrations.pop_back();
         }
     }
 
@@ -250,18 +248,16 @@ class Connections : public LiveGroups, private gpu::Watch {
         if (registration == Registration::none) { return; }
         for (Group& group : groups()) {
             if (group.comm == nullptr || group.only_compares) { continue; }
-            for (std::size_t c = 0; c < chunks.size(); ++c) {
-                std::deque<Registered>& known = registrations();
-                if (std::ranges::any_of(known, [&](const Registered& each) { return each.is(group, c); })) {
-                    continue;
-                }
-                Registered& made = known.emplace_back(group, c, registration);
+            while (group.registered.size() < chunks.size()) {
+                const auto& chunk = chunks[group.registered.size()];
+                const std::string_view nccl_call = Registered::call(registration);
                 {
                     const Lock lock = calls("registration", where);
-                    require_begun(group, made.make(chunks[c]), made.call(), "registration", where);
+                    const ncclResult_t code = group.registered.emplace_back().make(group.comm, chunk, registration);
+                    require_begun(group, code, nccl_call, "registration", where);
                 }
                 // ncclCommWindowRegister returns ncclSuccess while it is still working (dev_runtime.cc, from 2.28).
-                await(group, made.call(), "registration", where);
+                await(group, nccl_call, "registration", where);
             }
         }
     }

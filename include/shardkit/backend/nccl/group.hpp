@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/shared/split_groups.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 
@@ -35,6 +36,7 @@ struct Group {
     std::vector<std::size_t> members;
     std::uint64_t number = 0;
     shared::detail::GroupHandles handles;
+    std::deque<Registered> registered;  ///< the World's first chunks, where it registers them
     /// Notes that NCCL makes it out of `from`.
     void begin_making(const Group& from) noexcept {
         being_made = true;

@@ -16,7 +16,6 @@
 #include <shardkit/backend/nccl/aborts.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/group.hpp>
-#include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/detail/immortal.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -76,7 +75,6 @@ class LiveGroups : shardkit::detail::NotCopied {
 
     Lock locked() const { return Lock(calls_); }
     std::deque<Group>& groups() noexcept { return places_->groups.all(); }
-    std::deque<Registered>& registrations() noexcept { return places_->registrations; }
     bool survivable() const noexcept { return survivable_; }
     bool revoked() const noexcept {
         const Lock lock = locked();
@@ -157,7 +155,6 @@ class LiveGroups : shardkit::detail::NotCopied {
     /// The places that NCCL may write until its work is aborted. They are deques, as communicators point into them.
     struct Places {
         Groups groups;
-        std::deque<Registered> registrations;
         std::shared_ptr<Places> next;  // where they are left behind
     };
     struct LeftBehind {

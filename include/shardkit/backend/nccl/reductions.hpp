@@ -50,7 +50,7 @@ class Reduction {
         if (ranks_ == 1) {
             copy(stream_, full, shard);
         } else if (floating() && (op_ != ReduceOp::sum || exchanges(full))) {
-            exchange(Exchange{*this, full, k, shard});
+            exchange(full, k, shard);
             return (ranks_ - 1) * k * full.size;
         } else if (stays_narrow(full) && fits(shard)) {
             scatter_narrow(full, shard);
@@ -58,7 +58,7 @@ class Reduction {
         } else if (same()) {
             if (k > 0) { scatter(stream_, full.at, shard.at, k); }
         } else {
-            pieces(arithmetic_size(), ranks_).summed(k, ScatteredSum{*this, full, shard});
+            sum_and_scatter(full, shard);
         }
         return (ranks_ - 1) * k * arithmetic_size();
     }
@@ -81,7 +81,20 @@ class Reduction {
         } else if (same()) {
             if (count > 0) { reduce(stream_, input.at, output.at, count); }
         } else {
-            pieces(arithmetic_size(), 1).summed(count, WholeSum{*this, input, output});
+            pieces(arithmetic_size(), 1)
+                .summed(
+                    count, count,
+                    [&](const StagedPiece& p) {
+                        give(p.stream, {.way = Way::widen,
+                                        .from = input.part(p.at, p.size).at,
+                                        .to = p.staging,
+                                        .count = p.size});
+                    },
+                    [&](const StagedPiece& p) {
+                        const bool direct = types_.out_is_arithmetic;
+                        reduce(p.stream, p.staging, direct ? output.part(p.at, p.size).at : p.staging, p.size);
+                    },
+                    [&](const StagedPiece& p) { narrow_sums(p.stream, p.staging, output.part(p.at, p.size)); });
         }
         return 2 * part_from_peers(count * arithmetic_size(), ranks_);
     }
@@ -120,77 +133,33 @@ class Reduction {
         if (types_.one_type) { return copy_alone(call_, {from.at, to.bytes(), 1}, {to.at, to.bytes(), 1}, stream); }
         give(stream, {.way = Way::convert, .from = from.at, .to = to.at, .count = to.count});
     }
+    /// Narrows sums into the result, unless they are made there.
     void narrow_sums(const gpu::TimelineRef& stream, const std::byte* sums, Memory to) const {
+        if (types_.out_is_arithmetic) { return; }
         give(stream, {.way = Way::narrow, .from = sums, .to = to.at, .count = to.count});
     }
 
-    /// Sums each rank's row of k addends into this rank's shard.
-    struct ScatteredSum {
-        const Reduction& of;
-        ConstMemory full;
-        Memory shard;
-
-        void widen(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            of.give(stream, {.way = Way::widen,
-                             .from = full.part(at, size).at,
-                             .to = staging,
-                             .count = of.ranks_ * size,
-                             .columns = size,
-                             .stride = shard.count});
-        }
-        void add(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            of.scatter(stream, staging, sums(staging, at, size), size);
-        }
-        void narrow(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            if (!of.types_.out_is_arithmetic) {
-                of.narrow_sums(stream, sums(staging, at, size), shard.part(at, size));
-            }
-        }
-
-      private:
-        /// Returns where the sums go: into the shard, or in place if they are narrowed afterwards.
-        std::byte* sums(std::byte* staging, std::size_t at, std::size_t size) const {
-            return of.types_.out_is_arithmetic ? shard.part(at, size).at
-                                               : staging + of.call_.group.rank * size * of.arithmetic_size();
-        }
-    };
-
-    /// Sums all addends into the whole output.
-    struct WholeSum {
-        const Reduction& of;
-        ConstMemory input;
-        Memory output;
-
-        void widen(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            of.give(stream, {.way = Way::widen, .from = input.part(at, size).at, .to = staging, .count = size});
-        }
-        void add(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            of.reduce(stream, staging, of.types_.out_is_arithmetic ? output.part(at, size).at : staging, size);
-        }
-        void narrow(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            if (!of.types_.out_is_arithmetic) { of.narrow_sums(stream, staging, output.part(at, size)); }
-        }
-    };
-
-    /// Sums all addends into the whole output likewise, by NCCL in 16 bits: there is nothing to widen before.
-    struct NarrowSum {
-        const Reduction& of;
-        ConstMemory input;
-        Memory output;
-
-        void widen(const gpu::TimelineRef& /*stream*/, std::byte* /*staging*/, std::size_t /*at*/,
-                   std::size_t /*size*/) const {}
-        void add(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            const Call narrow = over_sums(of.call_);
-            narrow.world.complete(narrow, "ncclAllReduceConfig", [&](ncclComm_t comm) {
-                return detail::all_reduce(said(narrow, size * input.size), input.part(at, size).at, staging, size,
-                                          datatype(of.types_.in), ncclSum, comm, stream.native());
-            });
-        }
-        void narrow(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            of.copy(stream, {staging, size, input.size}, output.part(at, size));
-        }
-    };
+    /// Sums each rank's row of addends into this rank's shard.
+    void sum_and_scatter(ConstMemory full, Memory shard) const {
+        // Into the shard, or in place if they are narrowed afterwards.
+        const auto sums = [&](const StagedPiece& p) {
+            return types_.out_is_arithmetic ? shard.part(p.at, p.size).at
+                                            : p.staging + call_.group.rank * p.size * arithmetic_size();
+        };
+        pieces(arithmetic_size(), ranks_)
+            .summed(
+                shard.count, shard.count,
+                [&](const StagedPiece& p) {
+                    give(p.stream, {.way = Way::widen,
+                                    .from = full.part(p.at, p.size).at,
+                                    .to = p.staging,
+                                    .count = ranks_ * p.size,
+                                    .columns = p.size,
+                                    .stride = shard.count});
+                },
+                [&](const StagedPiece& p) { scatter(p.stream, p.staging, sums(p), p.size); },
+                [&](const StagedPiece& p) { narrow_sums(p.stream, sums(p), shard.part(p.at, p.size)); });
+    }
 
     void scatter_narrow(ConstMemory full, Memory shard) const {
         if (shard.count == 0) { return; }
@@ -203,12 +172,21 @@ class Reduction {
         copy(stream_, {sums, shard.count, full.size}, shard);
     }
     void reduce_narrow(ConstMemory input, Memory output) const {
-        const NarrowSum sum{*this, input, output};
+        const Call narrow = over_sums(call_);
+        const auto add = [&](const StagedPiece& p) {
+            narrow.world.complete(narrow, "ncclAllReduceConfig", [&](ncclComm_t comm) {
+                return detail::all_reduce(said(narrow, p.size * input.size), input.part(p.at, p.size).at, p.staging,
+                                          p.size, datatype(types_.in), ncclSum, comm, p.stream.native());
+            });
+        };
         if (types_.one_type && call_.world.in_chunks(output.at, output.bytes())) {
-            if (input.count > 0) { sum.add(stream_, output.at, 0, input.count); }
+            if (input.count > 0) { add({stream_, output.at, 0, input.count}); }
             return;
         }
-        StagedPieces(over_sums(call_), stream_, 1, input.size).summed(input.count, sum);
+        StagedPieces(narrow, stream_, 1, input.size)
+            .summed(input.count, input.count, nothing_to_widen, add, [&](const StagedPiece& p) {
+                copy(p.stream, {p.staging, p.size, input.size}, output.part(p.at, p.size));
+            });
     }
     /// Returns the call over the communicator on which NCCL adds 16-bit elements.
     static Call over_sums(const Call& call) noexcept {
@@ -220,37 +198,33 @@ class Reduction {
         return said;
     }
 
-    /// Sends each rank its part of this rank's elements, and combines what this rank receives. The parts are of
-    /// `each` elements, as far as there are some: for StagedPieces::summed, as a sum with nothing to widen.
-    struct Exchange {
-        const Reduction& of;
-        ConstMemory input;
-        std::size_t each;
-        Memory output;  ///< of this rank's part
-
-        /// Returns the part of rank q, from `at` on, of at most `size` elements.
-        IndexRange part(std::size_t q, std::size_t at, std::size_t size) const {
-            const std::size_t begin = std::min(input.count, q * each + at);
-            return {begin, std::min(input.count, begin + size)};
-        }
-        void widen(const gpu::TimelineRef& /*stream*/, std::byte* /*staging*/, std::size_t /*at*/,
-                   std::size_t /*size*/) const {}
-        void add(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            const Memory received(staging, 0, input.size);
-            const std::size_t own = part(of.call_.group.rank, at, size).size();
-            with_peers(
-                of.call_, stream, of.types_.in,
-                [&](std::size_t q) {
-                    const IndexRange sent = part(q, at, size);
-                    return input.part(sent.begin, sent.size());
+    /// Returns rank q's part of `all` elements, which are `each` a rank as far as there are some: from its element
+    /// `at` on, at most `size`.
+    static IndexRange part_of(std::size_t all, std::size_t each, std::size_t q, std::size_t at, std::size_t size) {
+        const std::size_t begin = std::min(all, q * each + at);
+        return {begin, std::min(all, begin + size)};
+    }
+    /// Sends each rank its part of this rank's elements, and combines what this rank receives into `output`.
+    void exchange(ConstMemory input, std::size_t each, Memory output) const {
+        const auto part = [&](std::size_t q, const StagedPiece& p) {
+            return part_of(input.count, each, q, p.at, p.size);
+        };
+        pieces(types_.in_size, ranks_)
+            .summed(
+                each, gpu::detail::row_stride(each), nothing_to_widen,
+                [&](const StagedPiece& p) {
+                    const Memory received(p.staging, 0, input.size);
+                    const std::size_t own = part(call_.group.rank, p).size();
+                    with_peers(
+                        call_, p.stream, types_.in,
+                        [&](std::size_t q) { return input.part(part(q, p).begin, part(q, p).size()); },
+                        [&](std::size_t q) { return received.part(q * gpu::detail::row_stride(own), own); });
                 },
-                [&](std::size_t q) { return received.part(q * gpu::detail::row_stride(own), own); });
-        }
-        void narrow(const gpu::TimelineRef& stream, std::byte* staging, std::size_t at, std::size_t size) const {
-            const std::size_t own = part(of.call_.group.rank, at, size).size();
-            of.combine(stream, staging, gpu::detail::row_stride(own), output.part(at, own));
-        }
-    };
+                [&](const StagedPiece& p) {
+                    const std::size_t own = part(call_.group.rank, p).size();
+                    combine(p.stream, p.staging, gpu::detail::row_stride(own), output.part(p.at, own));
+                });
+    }
     void combine(const gpu::TimelineRef& stream, const std::byte* rows, std::size_t stride, Memory to) const {
         give(stream, {.way = Way::combine,
                       .from = rows,
@@ -261,10 +235,6 @@ class Reduction {
                       .op = op_,
                       .ranks = ranks_});
     }
-    void exchange(const Exchange& sum) const {
-        pieces(types_.in_size, ranks_).summed(sum.each, sum, gpu::detail::row_stride(sum.each));
-    }
-
     void gather_and_combine(ConstMemory input, Memory output) const {
         pieces(input.size, ranks_)
             .one_after_the_other(input.count, [&](std::byte* staging, std::size_t at, std::size_t size) {
@@ -281,14 +251,13 @@ class Reduction {
     /// all-gather of the results.
     void sum_by_exchange(ConstMemory input, Memory output) const {
         if (input.count == 0) { return; }
-        Exchange sum{*this, input, gpu::detail::row_stride((input.count + ranks_ - 1) / ranks_), output};
+        const std::size_t each = gpu::detail::row_stride((input.count + ranks_ - 1) / ranks_);
         const auto part = [&](std::size_t q) {
-            const IndexRange range = sum.part(q, 0, sum.each);
+            const IndexRange range = part_of(input.count, each, q, 0, each);
             return output.part(range.begin, range.size());
         };
         const Memory own = part(call_.group.rank);
-        sum.output = own;
-        exchange(sum);
+        exchange(input, each, own);
         const auto others = [&](std::size_t q, Memory memory) {
             return q == call_.group.rank ? memory.part(0, 0) : memory;
         };

@@ -10,7 +10,6 @@
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -51,47 +50,38 @@ class NcclChunks final : public gpu::detail::ChunkSource {
 /// it aborts. It may write the handles some time after the call, so the object's address must not change.
 class Registered {
   public:
-    Registered(Group& group, std::size_t chunk, Registration registration) noexcept
-        : group_(&group), chunk_(chunk), registration_(registration) {}
-
-    Group& group() const noexcept { return *group_; }
-    bool is(const Group& group, std::size_t chunk) const noexcept { return group_ == &group && chunk_ == chunk; }
-    std::string_view call() const noexcept {
-        return registration_ == Registration::windows ? "ncclCommWindowRegister" : "ncclCommRegister";
+    static constexpr std::string_view call(Registration registration) noexcept {
+        return registration == Registration::windows ? "ncclCommWindowRegister" : "ncclCommRegister";
     }
-
-    ncclResult_t make([[maybe_unused]] const gpu::detail::Arena::Chunk& chunk) {
+    ncclResult_t make([[maybe_unused]] ncclComm_t comm, [[maybe_unused]] const gpu::detail::Arena::Chunk& chunk,
+                      [[maybe_unused]] Registration registration) {
 #if NCCL_VERSION_CODE >= 22703
-        if (registration_ == Registration::windows) {
-            return ncclCommWindowRegister(group_->comm, chunk.data, chunk.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC);
+        if (registration == Registration::windows) {
+            return ncclCommWindowRegister(comm, chunk.data, chunk.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC);
         }
 #endif
 #if NCCL_VERSION_CODE >= 21901
-        return ncclCommRegister(group_->comm, chunk.data, chunk.bytes, &handle_);
+        return ncclCommRegister(comm, chunk.data, chunk.bytes, &handle_);
 #else
         return ncclInvalidUsage;
 #endif
     }
     /// Deregisters the chunk.
     /// @throws CommError
-    void undo([[maybe_unused]] SourceLocation where) {
+    void undo([[maybe_unused]] ncclComm_t comm, [[maybe_unused]] SourceLocation where) {
 #if NCCL_VERSION_CODE >= 22703
         if (window_ != nullptr) {
-            check(ncclCommWindowDeregister(group_->comm, window_), "ncclCommWindowDeregister", "finish", where,
-                  group_->comm);
+            check(ncclCommWindowDeregister(comm, window_), "ncclCommWindowDeregister", "finish", where, comm);
         }
 #endif
 #if NCCL_VERSION_CODE >= 21901
         if (handle_ != nullptr) {
-            check(ncclCommDeregister(group_->comm, handle_), "ncclCommDeregister", "finish", where, group_->comm);
+            check(ncclCommDeregister(comm, handle_), "ncclCommDeregister", "finish", where, comm);
         }
 #endif
     }
 
   private:
-    Group* group_;
-    std::size_t chunk_;
-    Registration registration_;
     void* handle_ = nullptr;
 #if NCCL_VERSION_CODE >= 22703
     ncclWindow_t window_ = nullptr;

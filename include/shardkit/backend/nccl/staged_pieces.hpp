@@ -11,6 +11,15 @@
 
 namespace shardkit::nccl::detail {
 
+/// Elements [at, at + size) of a verb, and the staging memory that they use in the order of a stream.
+struct StagedPiece {
+    gpu::TimelineRef stream;
+    std::byte* staging;
+    std::size_t at;
+    std::size_t size;
+};
+inline constexpr auto nothing_to_widen = [](const StagedPiece&) {};
+
 /// Splits a verb into pieces of `rows` parts of elements of a size each that fit in the World's staging memory.
 class StagedPieces {
   public:
@@ -32,64 +41,51 @@ class StagedPieces {
         }
     }
 
-    /// Makes a sum for consecutive pieces of [0, count):
-    ///     sum.widen(stream, staging, offset, size)     converts the addends into the staging memory
-    ///     sum.add(stream, staging, offset, size)       adds them with NCCL
-    ///     sum.narrow(stream, staging, offset, size)    converts the sums out of it
+    /// Makes a sum for consecutive pieces of [0, count), whose rows lie `stride` elements apart:
+    ///     widen(piece)     converts the addends into the staging memory
+    ///     add(piece)       adds them with NCCL
+    ///     narrow(piece)    converts the sums out of it
     /// If not everything fits at once, pieces use the two halves of the memory in turn: while NCCL adds one piece,
     /// the previous one is narrowed and the next one widened, in the World's stream for conversions.
-    /// `stride`: the number of elements by which the rows lie apart.
-    template <class Sum>
-    void summed(std::size_t count, const Sum& sum) {
-        summed(count, sum, count);
-    }
-    template <class Sum>
-    void summed(std::size_t count, const Sum& sum, std::size_t stride) {
-        if (stride * rows_ <= elements_) {
-            if (count == 0) { return; }
-            sum.widen(stream_, staging_, 0, count);
-            sum.add(stream_, staging_, 0, count);
-            sum.narrow(stream_, staging_, 0, count);
-        } else {
-            sum_in_two_streams(count, sum);
-        }
+    template <class Widen, class Add, class Narrow>
+    void summed(std::size_t count, std::size_t stride, const Widen& widen, const Add& add, const Narrow& narrow) {
+        if (stride * rows_ > elements_) { return sum_in_two_streams(count, widen, add, narrow); }
+        if (count == 0) { return; }
+        const StagedPiece whole{stream_, staging_, 0, count};
+        widen(whole);
+        add(whole);
+        narrow(whole);
     }
 
   private:
-    struct Piece {
-        std::size_t at;
-        std::size_t size;
-        Event added;
-    };
-
-    template <class Sum>
-    void sum_in_two_streams(std::size_t count, const Sum& sum) {
+    template <class Widen, class Add, class Narrow>
+    void sum_in_two_streams(std::size_t count, const Widen& widen, const Add& add, const Narrow& narrow) {
         const gpu::TimelineRef aside = call_.world.conversions();
         const std::size_t half = aligned(elements_ / 2);
         const std::size_t most = aligned(half / rows_);
-        std::array<Piece, 2> pieces{};
-        const auto narrow = [&](std::size_t number) {
-            const Piece& piece = pieces[number % 2];
-            aside.wait(piece.added);
-            sum.narrow(aside, staging_ + number % 2 * half * size_, piece.at, piece.size);
+        std::array<Event, 2> added;
+        const auto piece = [&](const gpu::TimelineRef& stream, std::size_t number) {
+            const std::size_t at = number * most;
+            return StagedPiece{stream, staging_ + number % 2 * half * size_, at, std::min(most, count - at)};
+        };
+        const auto narrow_behind = [&](std::size_t number) {
+            aside.wait(added[number % 2]);
+            narrow(piece(aside, number));
         };
         // The addends are written, and the previous verb has finished with the staging memory.
         aside.wait(stream_.record());
         std::size_t number = 0;
-        for (std::size_t at = 0; at < count; at += most, ++number) {
-            if (number >= 2) { narrow(number - 2); }
-            Piece& piece = pieces[number % 2];
-            piece = {at, std::min(most, count - at), {}};
-            std::byte* const staging = staging_ + number % 2 * half * size_;
-            sum.widen(aside, staging, piece.at, piece.size);
+        for (; number * most < count; ++number) {
+            if (number >= 2) { narrow_behind(number - 2); }
+            widen(piece(aside, number));
             stream_.wait(aside.record());
-            sum.add(stream_, staging, piece.at, piece.size);
-            piece.added = stream_.record();
+            add(piece(stream_, number));
+            added[number % 2] = stream_.record();
             keep_pace();
         }
         // A verb that needs more than half of the staging memory has at least two pieces.
-        narrow(number - 2);
-        narrow(number - 1);
+        narrow_behind(number - 2);
+        narrow_behind(number - 1);
         stream_.wait(aside.record());
     }
 
