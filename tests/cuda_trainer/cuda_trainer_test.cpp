@@ -227,6 +227,7 @@ TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator, plain 
                                                 "cudaHostAlloc",
                                                 "cudaFree",
                                                 "cudaStreamCreateWithFlags",
+                                                "cudaStreamCreateWithPriority",
                                                 "cudaEventCreateWithFlags",
                                                 "ncclMemAlloc",
                                                 "ncclCommInitRank",

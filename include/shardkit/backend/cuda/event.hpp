@@ -18,56 +18,28 @@
 
 namespace shardkit::gpu {
 
-/// A reference to a CUDA event with another owner.
-class EventRef {
-  public:
-    explicit EventRef(cudaEvent_t event) noexcept : event_(event) {}
-
-    cudaEvent_t native() const noexcept { return event_; }
-
-    /// Returns whether the work before the event's latest record has ended; true if it was never recorded. Does not
-    /// wait.
-    /// @throws Error, also for earlier work of the device that failed
-    bool happened(SourceLocation where = SourceLocation::current()) const {
-        const detail::RelaxedCapture relaxed;
-        const cudaError_t code = cudaEventQuery(event_);
-        if (code == cudaErrorNotReady) {
-            static_cast<void>(cudaGetLastError());
-            return false;
-        }
-        detail::check(code, "cudaEventQuery", where);
-        return true;
-    }
-    /// Makes the host wait until the event has happened.
-    /// @throws Error, also for earlier work of the device that failed
-    void synchronize(SourceLocation where = SourceLocation::current()) const {
-        const detail::RelaxedCapture relaxed;
-        detail::check(cudaEventSynchronize(event_), "cudaEventSynchronize", where);
-    }
-
-  private:
-    cudaEvent_t event_;
-};
-
 /// Says whether an event takes the time at which it happens.
 enum class EventTime : std::uint8_t { none, taken };
 
 /// Owns a CUDA event of the current device. Move-only.
 class Event {
   public:
-    /// Creates the event, without its time.
-    /// @throws Error
-    explicit Event(SourceLocation where = SourceLocation::current()) : Event(EventTime::none, where) {}
     /// Creates the event.
     /// @throws Error
-    explicit Event(EventTime time, SourceLocation where = SourceLocation::current()) {
+    explicit Event(EventTime time = EventTime::none, SourceLocation where = SourceLocation::current()) {
         cudaEvent_t made = nullptr;
         const unsigned int flags = time == EventTime::taken ? cudaEventDefault : cudaEventDisableTiming;
         detail::check(cudaEventCreateWithFlags(&made, flags), "cudaEventCreateWithFlags", where);
         event_.reset(made);
     }
 
-    EventRef ref() const noexcept { return EventRef(event_.get()); }
+    cudaEvent_t native() const noexcept { return event_.get(); }
+    /// Makes the host wait until the event's latest record has happened.
+    /// @throws Error, also for earlier work of the device that failed
+    void synchronize(SourceLocation where = SourceLocation::current()) const {
+        const detail::RelaxedCapture relaxed;
+        detail::check(cudaEventSynchronize(native()), "cudaEventSynchronize", where);
+    }
 
   private:
     struct End {
@@ -89,13 +61,13 @@ class EventRing {
     EventRing(std::size_t size, SourceLocation where) {
         if (size == 0) { throw_invalid_argument(where, "EventRing: no events, expected at least 1"); }
         events_.reserve(size);
-        for (std::size_t i = 0; i < size; ++i) { events_.emplace_back(where); }
+        for (std::size_t i = 0; i < size; ++i) { events_.emplace_back(EventTime::none, where); }
     }
 
     /// Returns the event for the next point of the stream, which is number points().
     cudaEvent_t next() noexcept {
         const std::uint64_t point = points_.load(std::memory_order_relaxed);
-        return events_[static_cast<std::size_t>(point % events_.size())].ref().native();
+        return events_[static_cast<std::size_t>(point % events_.size())].native();
     }
     /// Counts the point that was marked.
     void marked() noexcept { points_.fetch_add(1, std::memory_order_relaxed); }
@@ -108,7 +80,7 @@ class EventRing {
     }
     /// Returns the event of a point, or of the first one behind it that is still marked. For any thread.
     cudaEvent_t at(std::uint64_t point) const noexcept {
-        return events_[static_cast<std::size_t>(std::max(point, oldest()) % events_.size())].ref().native();
+        return events_[static_cast<std::size_t>(std::max(point, oldest()) % events_.size())].native();
     }
 
   private:

@@ -34,7 +34,7 @@ class PinnedCopies final : public engine::MemoryCopies {
     }
     std::span<std::byte> finish(std::size_t slot) override {
         const Slot& used = slots_[slot];
-        used.copied.ref().synchronize(where_);
+        used.copied.synchronize(where_);
         return used.memory.span();
     }
     void begin_write(std::size_t slot, std::span<std::byte> to) override {
@@ -44,24 +44,25 @@ class PinnedCopies final : public engine::MemoryCopies {
   private:
     static constexpr std::size_t slot_bytes = std::size_t{1} << 20U;
     struct Slot {
-        explicit Slot(SourceLocation where) : memory(pinned_bytes(slot_bytes, where)), copied(where) {}
+        explicit Slot(SourceLocation where)
+            : memory(pinned_bytes(slot_bytes, where)), copied(EventTime::none, where) {}
         OwnedBytes memory;
         Event copied;
     };
 
     PinnedCopies(const TimelineRef& after, const DeviceGuard&, SourceLocation where)
-        : device_(after.device()), where_(where), stream_(where), slots_{Slot(where), Slot(where)} {
+        : device_(after.device()), where_(where), stream_(Priority::usual, where), slots_{Slot(where), Slot(where)} {
         static_assert(slots == 2);
-        const Event given(where);
-        check(cudaEventRecord(given.ref().native(), after.native()), "cudaEventRecord", where);
-        stream_.ref().wait(given.ref(), where);
+        const Event given(EventTime::none, where);
+        check(cudaEventRecord(given.native(), after.native()), "cudaEventRecord", where);
+        stream_.ref().wait(given, where);
     }
 
     void copy(std::size_t slot, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
         const DeviceGuard selected(device_, where_);
         const auto stream = stream_.ref();
         check(cudaMemcpyAsync(to, from, bytes, kind, stream.native()), "cudaMemcpyAsync", where_);
-        stream.record(slots_[slot].copied.ref(), where_);
+        stream.record(slots_[slot].copied, where_);
     }
 
     int device_;

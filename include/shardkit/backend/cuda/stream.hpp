@@ -31,12 +31,12 @@ class StreamRef {
 
     /// Records the event behind the stream's work so far.
     /// @throws Error, for example when stream and event are of different devices
-    void record(EventRef event, SourceLocation where = SourceLocation::current()) const {
+    void record(const Event& event, SourceLocation where = SourceLocation::current()) const {
         detail::check(cudaEventRecord(event.native(), stream_), "cudaEventRecord", where);
     }
     /// Makes later work of the stream wait for the event's latest record; the host does not wait.
     /// @throws Error
-    void wait(EventRef event, SourceLocation where = SourceLocation::current()) const {
+    void wait(const Event& event, SourceLocation where = SourceLocation::current()) const {
         detail::check(cudaStreamWaitEvent(stream_, event.native(), 0), "cudaStreamWaitEvent", where);
     }
     /// Makes the host wait for all work given to the stream so far.
@@ -63,16 +63,9 @@ enum class Priority { usual, greatest };
 /// wait: the stream's work goes on.
 class Stream {
   public:
-    /// Creates a stream of usual priority.
-    /// @throws Error
-    explicit Stream(SourceLocation where = SourceLocation::current()) {
-        cudaStream_t made = nullptr;
-        detail::check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", where);
-        stream_.reset(made);
-    }
     /// Creates a stream of this priority.
     /// @throws Error
-    explicit Stream(Priority priority, SourceLocation where = SourceLocation::current()) {
+    explicit Stream(Priority priority = Priority::usual, SourceLocation where = SourceLocation::current()) {
         int usual = 0;
         int greatest = 0;
         detail::check(cudaDeviceGetStreamPriorityRange(&usual, &greatest), "cudaDeviceGetStreamPriorityRange", where);

@@ -41,7 +41,7 @@ class TimedEvents final : public engine::WorkTimes {
     }
 
   private:
-    cudaEvent_t native(std::size_t i) const noexcept { return events_[i].ref().native(); }
+    cudaEvent_t native(std::size_t i) const noexcept { return events_[i].native(); }
 
     std::vector<Event> events_;
     std::vector<char> taken_;

@@ -112,12 +112,12 @@ class TimelineState final : public engine::WorkQueue {
     void synchronize(const Event& event, SourceLocation where) override {
         check(failure_, failed_call_, where);
         if (event.queue() != this || is_captured(event)) { return; }
-        const EventRef awaited(events_.at(event.point()));
+        const cudaEvent_t awaited = events_.at(event.point());
         if (watch_ == nullptr) {
-            awaited.synchronize(where);
-            return;
+            const RelaxedCapture relaxed;
+            return check(cudaEventSynchronize(awaited), "cudaEventSynchronize", where);
         }
-        await([&] { return cudaEventQuery(awaited.native()); }, "cudaEventQuery", where);
+        await([&] { return cudaEventQuery(awaited); }, "cudaEventQuery", where);
     }
 
     void settle() noexcept override {

@@ -60,7 +60,7 @@ std::vector<Record> gather_records(Connections& connections, const Group& group,
 class Comparison {
   public:
     Comparison(std::size_t ranks, int device, gpu::Watch& watch, SourceLocation where)
-        : stream_(where),
+        : stream_(gpu::Priority::usual, where),
           timeline_(stream_.ref(where),
                     {.events = 1, .scratch_bytes = comparison_scratch_bytes, .device = device, .watch = &watch},
                     where),

@@ -63,7 +63,7 @@ struct Resources {
           local_buffers(local_chunks, gpu::detail::Arena::granularity, where),
           staging(gpu::detail::arena_bytes(arena, staging_size(options, ranks), communication.ref(), where)),
           host_records(gpu::detail::pinned_bytes(ranks * record_bytes, where)) {
-        if (options.each_call.resident_gathers) { gather_started.emplace(where); }
+        if (options.each_call.resident_gathers) { gather_started.emplace(gpu::EventTime::none, where); }
         if (!separates_reductions(options, ranks)) { return; }
         reduction.emplace(nullptr, gpu::Priority::greatest, gpu::TimelineOptions{.device = device, .watch = &watch},
                           where);

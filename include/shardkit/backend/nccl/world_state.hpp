@@ -166,7 +166,7 @@ class WorldState final : public Connections {
 
     /// Returns the event of the last gather's start, for CallOptions::resident_gathers; null without it.
     cudaEvent_t gather_started() const noexcept {
-        return resources_->gather_started ? resources_->gather_started->ref().native() : nullptr;
+        return resources_->gather_started ? resources_->gather_started->native() : nullptr;
     }
 
     /// Returns whether verbs on that stream run beside all others.

@@ -405,7 +405,7 @@ TEST_CASE("nccl: reductions that get on are waited for as long as they do") {
         for (const gpu::Stream& each : held) {
             const gpu::Event event;
             standin::hold(each.ref().native());
-            each.ref().record(event.ref());
+            each.ref().record(event);
             gpu::StreamRef(streams.reduction.native()).wait(event.ref());
             streams.communication.wait(streams.reduction.record());
         }

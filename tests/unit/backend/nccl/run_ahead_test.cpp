@@ -296,7 +296,7 @@ TEST_CASE("nccl: a GPU that gets on is waited for as long as it does, one that s
             const gpu::StreamRef stream = each.ref();
             const gpu::Event event;
             standin::hold(stream.native());
-            stream.record(event.ref());
+            stream.record(event);
             gpu::StreamRef(compute.native()).wait(event.ref());
             communication.wait(compute.record());
         }
