@@ -7,10 +7,9 @@
 #include <shardkit/optim/matrix_products.hpp>
 
 namespace shardkit::detail SHARDKIT_FACE {
-void multiply_on_host(const rules::MatrixProduct<float>& product);
-void multiply_on_host(const rules::MatrixProduct<double>& product);
-void multiply_on_host(const rules::GramProduct<float>& product);
-void multiply_on_host(const rules::GramProduct<double>& product);
+/// `gram`: the right factor is transposed, and only elements on and below the diagonal are computed.
+void multiply_on_host(const rules::MatrixProduct<float>& product, bool gram);
+void multiply_on_host(const rules::MatrixProduct<double>& product, bool gram);
 }  // namespace shardkit::detail SHARDKIT_FACE
 
 namespace shardkit SHARDKIT_FACE {
@@ -21,11 +20,13 @@ namespace shardkit SHARDKIT_FACE {
 struct HostProducts {
     template <class Stream, std::floating_point A>
     static void multiply(const Stream& stream, const rules::MatrixProduct<A>& product) {
-        stream.submit([product] { detail::multiply_on_host(product); });
+        stream.submit([product] { detail::multiply_on_host(product, false); });
     }
     template <class Stream, std::floating_point A>
-    static void gram(const Stream& stream, const rules::GramProduct<A>& product) {
-        stream.submit([product] { detail::multiply_on_host(product); });
+    static void gram(const Stream& stream, const rules::GramProduct<A>& p) {
+        stream.submit(
+            [product = rules::MatrixProduct<A>{p.rows, p.columns, p.rows, p.alpha, p.matrix, p.matrix, p.beta,
+                                               p.out}] { detail::multiply_on_host(product, true); });
     }
 };
 

@@ -52,12 +52,7 @@ struct MovePiece {
         if (packs && end - begin == lanes) {
             A* const in_piece = piece + (begin - elements.begin);
             A* const in_matrix = matrix + part.whole_index(begin);
-            if constexpr (Back) {
-                store(load<lanes>(in_matrix), in_piece);
-            } else {
-                store(load<lanes>(in_piece), in_matrix);
-            }
-            return;
+            return store(load<lanes>(Back ? in_matrix : in_piece), Back ? in_piece : in_matrix);
         }
         move(begin, end);
     }
@@ -69,11 +64,7 @@ struct MovePiece {
             A* const in_piece = piece + (i - elements.begin);
             A* const in_matrix = matrix + whole;
             for (std::size_t e = 0; e < run; ++e) {
-                if constexpr (Back) {
-                    in_piece[e] = in_matrix[e];
-                } else {
-                    in_matrix[e] = in_piece[e];
-                }
+                (Back ? in_piece : in_matrix)[e] = (Back ? in_matrix : in_piece)[e];
             }
         });
     }

@@ -14,6 +14,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/kernels/update.hpp>
+#include <shardkit/layout/index_range.hpp>
 #include <shardkit/machine/act.hpp>
 #include <shardkit/muon/matrix_exchange.hpp>
 #include <shardkit/muon/matrix_functions.hpp>
@@ -87,7 +88,7 @@ class MatrixLaunches final : public spi::UpdateRunner {
         }
         ranges_ = {rank, std::span<const rules::UpdateRange>(ranges)};
         begins_ = {rank, std::span<const MatrixUpdate>(begins)};
-        applies_ = {rank, std::span<const AnyRuleUpdate>(std::vector<AnyRuleUpdate>(begins.size()))};
+        applies_ = EngineTable<AnyRuleUpdate>::zeroed(rank, begins.size());
         const MatrixMemory memory = matrix_memory(rule_.sizes, placement_, rank.rank());
         for (std::size_t slot = 0; slot < memory.batches; ++slot) {
             pieces_[slot] = rank.buffer<A>(memory.pieces);
@@ -149,16 +150,12 @@ class MatrixLaunches final : public spi::UpdateRunner {
 
   private:
     static constexpr std::size_t slots = BatchSteps::slots;
+    using UpdateRanges = std::span<const rules::UpdateRange>;
 
-    struct Ranges {
-        std::size_t first;  // of the direction's one range
-        std::size_t begin;  // of those that are moved
-        std::size_t end;
-    };
     struct Batch {
         MatrixBatch of;
-        std::vector<Ranges> ranges;  // of each piece
-        Event done;                  // of the last act on it
+        List<IndexRange> ranges;  // of each piece: the direction's, and behind it those that are moved
+        Event done;               // of the last act on it
     };
     struct Step {
         Rank& rank;
@@ -182,21 +179,19 @@ class MatrixLaunches final : public spi::UpdateRunner {
         }
         placement_ = MatrixPlacement(rank.grid(), std::move(holders), std::move(units));
     }
-    /// What a rank's piece of a unit is in its group's flat buffer, from the first element that the rank updates on.
-    std::size_t place_of(const MatrixPiece& piece) const {
-        const GroupGeometry& group = listed_[unit(piece.unit).group].state->geometry();
-        return group.parameters[unit(piece.unit).parameter].range.begin + piece.elements.begin - group.updated.begin;
-    }
     /// The update of a group's elements of a piece.
     AnyUpdateWork work(const Step& step, const MatrixPiece& piece) const {
-        const AnyUpdateWork of = work_in_step(listed_[unit(piece.unit).group], step.updates, step.skip);
-        return of.part(place_of(piece), piece.elements.size());
+        const TrainedGroup& in = listed_[unit(piece.unit).group];
+        const GroupGeometry& group = in.state->geometry();
+        const std::size_t parameter = group.parameters[unit(piece.unit).parameter].range.begin;
+        return work_in_step(in, step.updates, step.skip)
+            .part(parameter + piece.elements.begin - group.updated.begin, piece.elements.size());
     }
-    Ranges add_ranges(const MatrixPiece& piece, List<rules::UpdateRange>& ranges) const {
+    IndexRange add_ranges(const MatrixPiece& piece, List<rules::UpdateRange>& ranges) const {
         const MatrixUnit& of = unit(piece.unit);
         const TrainedGroup& in = listed_[of.group];
         const GroupGeometry& group = in.state->geometry();
-        Ranges its{ranges.size(), ranges.size() + 1, 0};
+        const std::size_t first = ranges.size();
         ranges.push_back({0, piece.elements.size(), in.group->update_of(of.parameter), 0});
         const auto moved = static_cast<std::uint32_t>(piece.unit);
         if (!group.stochastic_rounding) {
@@ -210,8 +205,7 @@ class MatrixLaunches final : public spi::UpdateRunner {
                     ranges.push_back({begin, begin + run, moved, before + whole});
                 });
         }
-        its.end = ranges.size();
-        return its;
+        return {first, ranges.size()};
     }
     /// What the owner keeps of its matrices: made once, and never again.
     void keep(Rank& rank) {
@@ -229,8 +223,8 @@ class MatrixLaunches final : public spi::UpdateRunner {
         if (act != Act::direct) { stream.wait(batch.done); }
         switch (act) {
             case Act::direct:
-                give_each(step, batch, slot, [&](const AnyUpdateWork& of, const Ranges& ranges, A* to) {
-                    return direction_of(of, range(ranges.first, ranges.first + 1), to);
+                give_each(step, batch, slot, [&](const AnyUpdateWork& of, UpdateRanges ranges, A* to) {
+                    return direction_of(of, ranges.first(1), to);
                 });
                 break;
             case Act::to_owners:
@@ -244,8 +238,8 @@ class MatrixLaunches final : public spi::UpdateRunner {
                 from_owners(step, batch, slot);
                 break;
             default:
-                give_each(step, batch, slot, [&](const AnyUpdateWork& of, const Ranges& ranges, const A* along) {
-                    return moved_by(of, range(ranges.begin, ranges.end), along);
+                give_each(step, batch, slot, [&](const AnyUpdateWork& of, UpdateRanges ranges, const A* along) {
+                    return moved_by(of, ranges.subspan(1), along);
                 });
         }
         batch.done = stream.record();
@@ -256,16 +250,26 @@ class MatrixLaunches final : public spi::UpdateRunner {
         for (std::size_t i = 0; i < batch.of.pieces.size(); ++i) {
             const MatrixPiece& piece = batch.of.pieces[i];
             if (!is_taken(piece.unit)) { continue; }
-            update(work(step, piece), batch.ranges[i], pieces_[slot].data() + piece.offset)
+            const IndexRange its = batch.ranges[i];
+            update(work(step, piece), UpdateRanges(ranges_.span()).subspan(its.begin, its.size()),
+                   pieces_[slot].data() + piece.offset)
                 .give(step.rank.compute_stream());
         }
     }
     void transform(const Step& step, const Batch& batch, std::size_t slot) {
         const Stream compute = step.rank.compute_stream();
         for (const std::size_t u : batch.of.units) {
-            if (unit(u).owner != step.rank.rank() || !is_taken(u)) { continue; }
+            const MatrixUnit& of = unit(u);
+            if (of.owner != step.rank.rank() || !is_taken(u)) { continue; }
             move_pieces<false>(compute, batch.of, u, owned_[slot].span());
-            transform_unit(step, u);
+            const std::size_t numel = of.block().numel();
+            const std::size_t kept = rule_.sizes.kept(of.block());
+            const AnyRuleUpdate* const update = step.updates + listed_[of.group].group->update_of(of.parameter);
+            for (std::size_t block = 0; block < of.blocks(); ++block) {
+                rule_.transform(compute, products_,
+                                {of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
+                                 kept_[u].span().subspan(block * kept, kept), update, step.skip});
+            }
             move_pieces<true>(compute, batch.of, u, owned_[slot].span());
         }
     }
@@ -292,17 +296,6 @@ class MatrixLaunches final : public spi::UpdateRunner {
             run_each(stream, move.vectors(), move);
         }
     }
-    void transform_unit(const Step& step, std::size_t u) {
-        const MatrixUnit& of = unit(u);
-        const std::size_t numel = of.block().numel();
-        const std::size_t kept = rule_.sizes.kept(of.block());
-        const AnyRuleUpdate* const update = step.updates + listed_[of.group].group->update_of(of.parameter);
-        for (std::size_t block = 0; block < of.blocks(); ++block) {
-            rule_.transform(step.rank.compute_stream(), products_,
-                            {of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
-                             kept_[u].span().subspan(block * kept, kept), update, step.skip});
-        }
-    }
     /// Returns the second pass over some elements, along what has become of their directions.
     AnyUpdateWork moved_by(AnyUpdateWork of, std::span<const rules::UpdateRange> ranges, const A* along) const {
         of.rule = rule_.apply;
@@ -310,10 +303,6 @@ class MatrixLaunches final : public spi::UpdateRunner {
         of.updates = applies_.data();
         of.state_count = 0;
         return of.along(along);
-    }
-
-    std::span<const rules::UpdateRange> range(std::size_t begin, std::size_t end) const noexcept {
-        return std::span<const rules::UpdateRange>(ranges_.span()).subspan(begin, end - begin);
     }
 
     MatrixFunctions<A> rule_;

@@ -121,11 +121,6 @@ class MatrixPlanner {
   private:
     std::size_t host_of(std::size_t rank) const noexcept { return ranks_per_host_ != 0 ? rank / ranks_per_host_ : 0; }
 
-    /// What the broadcasts of a batch bring to its ranks, summed over them.
-    struct Copies {
-        PlannedAxes axes;
-        double calls = 0, payload = 0, moved = 0, between_hosts = 0;
-    };
     PlannedBatch plan_batch(const detail::MatrixPlacement& placement, std::size_t number) const {
         const std::size_t ranks = mesh_.size();
         PlannedBatch plan;
@@ -145,7 +140,7 @@ class MatrixPlanner {
             [&](std::size_t from, std::size_t to) { return batches[from].sent[to] * sizeof(A); },
             [&](std::size_t rank) { return host_of(rank); });
         plan.from_owners = plan.to_owners;  // the same bytes the other way
-        std::vector<Copies> copies;
+        TrafficPlan copies;                 // what broadcasts bring to all ranks
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             for (const detail::MatrixPiece& piece : batches[rank].pieces) {
                 const detail::MatrixUnit& unit = placement.units()[piece.unit];
@@ -153,22 +148,19 @@ class MatrixPlanner {
                 const AxisNames names = holders.copies(placement.parameter(unit));
                 const RankGroup group = holders.split().group(names.span(), rank);
                 if (group.size() == 1) { continue; }
-                const PlannedAxes axes = PlannedAxes::of_split(holders.split(), names, holders.group().policy);
-                auto found =
-                    std::find_if(copies.begin(), copies.end(), [&](const auto& c) { return c.axes == axes; });
-                if (found == copies.end()) { found = copies.insert(found, Copies{axes}); }
                 const std::size_t root = group.member(placement.root(unit, group));
-                const auto bytes = static_cast<double>(piece.elements.size() * sizeof(A));
-                found->calls += 1;
-                found->payload += bytes;
-                if (root != rank) { found->moved += bytes; }
-                if (host_of(root) != host_of(rank)) { found->between_hosts += bytes; }
+                const std::uint64_t bytes = piece.elements.size() * sizeof(A);
+                copies.add(Verb::broadcast, PlannedAxes::of_split(holders.split(), names, holders.group().policy), 1,
+                           bytes, {root != rank ? bytes : 0, host_of(root) != host_of(rank) ? bytes : 0});
             }
         }
-        const auto all = static_cast<double>(ranks);
-        for (const Copies& c : copies) {
-            plan.from_owners.add_mean(Verb::broadcast, c.axes, c.calls / all, c.payload / all, c.moved / all,
-                                      c.between_hosts / all);
+        const auto mean = [&](ByteCount of_all) {
+            return static_cast<double>(of_all.value) / static_cast<double>(ranks);
+        };
+        for (const PlannedRow& row : copies.rows()) {
+            const PlannedTraffic& all = row.traffic;
+            plan.from_owners.add_mean(row.verb, row.axes, mean(ByteCount(all.calls)), mean(all.payload),
+                                      mean(all.moved), mean(all.between_hosts));
         }
         return plan;
     }

@@ -31,50 +31,36 @@ class TiledProduct {
     static constexpr std::size_t tile_rows = 6;
     static constexpr std::size_t tile_columns = sizeof(Vector) / sizeof(A);
     static constexpr std::size_t block = 256;
-
-  public:
-    static void multiply(const rules::MatrixProduct<A>& p) {
-        run({p.rows, p.inner, p.columns, p.alpha, p.left, p.beta, p.out, false},
-            [&](std::size_t k, std::size_t j) { return p.right[k * p.columns + j]; });
-    }
-    static void gram(const rules::GramProduct<A>& p) {
-        run({p.rows, p.columns, p.rows, p.alpha, p.matrix, p.beta, p.out, true},
-            [&](std::size_t k, std::size_t j) { return p.matrix[j * p.columns + k]; });
-    }
-
-  private:
-    struct Shape {
-        std::size_t rows, inner, columns;
-        A alpha;
-        const A* left;
-        A beta;
-        A* out;
-        bool lower;  // only elements on and below the diagonal
-    };
     struct Place {
         std::size_t k, inner, i, j;  // of a tile, and of the block of rows that it adds up
     };
     using Columns = std::array<A, block * tile_columns>;
 
-    template <class Right>
-    static void run(const Shape& shape, const Right& right) {
+  public:
+    /// `gram`: the right factor is transposed, and only elements on and below the diagonal are computed.
+    static void multiply(const rules::MatrixProduct<A>& shape, bool gram) {
         if (shape.inner == 0) { return; }
+        const std::size_t down = gram ? 1 : shape.columns;
+        const std::size_t across = gram ? shape.inner : 1;
         Columns columns{};
         for (std::size_t k = 0; k < shape.inner; k += block) {
             const std::size_t inner = std::min(block, shape.inner - k);
             for (std::size_t j = 0; j < shape.columns; j += tile_columns) {
                 const std::size_t width = std::min(tile_columns, shape.columns - j);
                 for (std::size_t at = 0; at < inner; ++at) {
-                    for (std::size_t c = 0; c < width; ++c) { columns[at * tile_columns + c] = right(k + at, j + c); }
+                    const A* const right = shape.right + (k + at) * down + j * across;
+                    for (std::size_t c = 0; c < width; ++c) { columns[at * tile_columns + c] = right[c * across]; }
                 }
                 // The first tile that reaches the diagonal; earlier ones are above it.
-                for (std::size_t i = shape.lower ? j / tile_rows * tile_rows : 0; i < shape.rows; i += tile_rows) {
-                    add_tile(shape, {k, inner, i, j}, columns);
+                for (std::size_t i = gram ? j / tile_rows * tile_rows : 0; i < shape.rows; i += tile_rows) {
+                    add_tile(shape, gram, {k, inner, i, j}, columns);
                 }
             }
         }
     }
-    static void add_tile(const Shape& shape, const Place& at, const Columns& columns) {
+
+  private:
+    static void add_tile(const rules::MatrixProduct<A>& shape, bool lower, const Place& at, const Columns& columns) {
         std::array<const A*, tile_rows> rows{};
         const std::size_t height = std::min(tile_rows, shape.rows - at.i);
         for (std::size_t r = 0; r < tile_rows; ++r) {
@@ -89,8 +75,7 @@ class TiledProduct {
         }
         for (std::size_t r = 0; r < height; ++r) {
             const std::size_t row = at.i + r;
-            const std::size_t end =
-                std::min({at.j + tile_columns, shape.columns, shape.lower ? row + 1 : shape.columns});
+            const std::size_t end = std::min({at.j + tile_columns, shape.columns, lower ? row + 1 : shape.columns});
             for (std::size_t j = at.j; j < end; ++j) {
                 A& out = shape.out[row * shape.columns + j];
                 const A sum = shape.alpha * sums[r][j - at.j];
@@ -105,17 +90,11 @@ class TiledProduct {
 
 namespace shardkit::detail SHARDKIT_FACE {
 
-SHARDKIT_CORE_INLINE void multiply_on_host(const rules::MatrixProduct<float>& product) {
-    TiledProduct<float>::multiply(product);
+SHARDKIT_CORE_INLINE void multiply_on_host(const rules::MatrixProduct<float>& product, bool gram) {
+    TiledProduct<float>::multiply(product, gram);
 }
-SHARDKIT_CORE_INLINE void multiply_on_host(const rules::MatrixProduct<double>& product) {
-    TiledProduct<double>::multiply(product);
-}
-SHARDKIT_CORE_INLINE void multiply_on_host(const rules::GramProduct<float>& product) {
-    TiledProduct<float>::gram(product);
-}
-SHARDKIT_CORE_INLINE void multiply_on_host(const rules::GramProduct<double>& product) {
-    TiledProduct<double>::gram(product);
+SHARDKIT_CORE_INLINE void multiply_on_host(const rules::MatrixProduct<double>& product, bool gram) {
+    TiledProduct<double>::multiply(product, gram);
 }
 
 }  // namespace shardkit::detail SHARDKIT_FACE
