@@ -69,6 +69,7 @@ struct BlockUpdatePass {
     }
 
   private:
+    using States = std::make_index_sequence<StateCount>;
     /// What a range updates of a thread's elements of a block, in few registers.
     struct Updated {
         std::uint32_t lanes_and_block = 0;  ///< a bit for each lane, and above them one for the block
@@ -99,9 +100,11 @@ struct BlockUpdatePass {
     constexpr void update_block(const rules::UpdateRange& range, std::uint64_t position) const {
 #ifdef __CUDA_ARCH__
         const Updated of(range, position);
-        Share share = updated(of, position);
+        Share share = updated(of, position, States{});
         std::array<float, StateCount> largest{};
-        for (std::size_t s = 0; s < StateCount; ++s) { largest[s] = largest_of_block(largest_of(share, s)); }
+        for (std::size_t s = 0; s < StateCount; ++s) {
+            largest[s] = largest_of_threads<sharers>(largest_of(share, s));
+        }
         write(of, anew(position), share, largest);
 #else
         if (position % Block8::block != 0) { return; }
@@ -109,7 +112,7 @@ struct BlockUpdatePass {
         std::array<float, StateCount> largest{};
         for (std::size_t t = 0; t < shares.size(); ++t) {
             const std::uint64_t at = position + t * lanes;
-            shares[t] = updated(Updated(range, at), at);
+            shares[t] = updated(Updated(range, at), at, States{});
             for (std::size_t s = 0; s < StateCount; ++s) {
                 largest[s] = shardkit::detail::larger_magnitude(largest[s], largest_of(shares[t], s));
             }
@@ -137,11 +140,8 @@ struct BlockUpdatePass {
         }
     }
 
-    constexpr Share updated(const Updated& of, std::uint64_t position) const {
-        return updated(of, position, std::make_index_sequence<StateCount>{});
-    }
     template <std::size_t... S>
-    constexpr Share updated(const Updated& of, std::uint64_t position, std::index_sequence<S...>) const {
+    constexpr Share updated(const Updated& of, std::uint64_t position, std::index_sequence<S...> /*states*/) const {
         Share share{};
         if (!of.any_of_block()) { return share; }
         const auto gradients = read(of, gradient + position);
@@ -175,7 +175,7 @@ struct BlockUpdatePass {
         if (parameters.gathered != nullptr) {
             put(of, converted_pack<Gather>(share.master), parameters.gathered + position);
         }
-        write_states(of, position, share, largest, std::make_index_sequence<StateCount>{});
+        write_states(of, position, share, largest, States{});
     }
     template <std::size_t... S>
     constexpr void write_states(const Updated& of, std::uint64_t position, const Share& share,
@@ -195,14 +195,6 @@ struct BlockUpdatePass {
         (put(of, code[S], codes[S] + position), ...);
         if (position % Block8::block == 0) { ((in_memory(scales[S])[position / Block8::block] = scale[S]), ...); }
     }
-#ifdef __CUDA_ARCH__
-    static __device__ float largest_of_block(float largest) {
-        for (unsigned distance = sharers / 2; distance > 0; distance /= 2) {
-            largest = shardkit::detail::larger_magnitude(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
-        }
-        return largest;
-    }
-#endif
 };
 
 }  // namespace shardkit::gpu::detail

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include <shardkit/backend/cub/span_walk.hpp>
-#include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/codes.hpp>
+#include <shardkit/core/lane_math.hpp>
 
 namespace shardkit::gpu::detail {
 
@@ -48,7 +48,7 @@ struct CodedUpdatePass {
         for (std::size_t v = 0; v < vectors_in_turn; ++v) {
             const std::uint64_t position = tiling.vector(index, v).begin;
             const Share share = read(position);
-            write(position, share, largest_of_block(largest_of(share)));
+            write(position, share, largest_of_threads<sharers>(largest_of(share)));
         }
 #else
         if (index % sharers != 0) { return; }
@@ -58,7 +58,7 @@ struct CodedUpdatePass {
             float largest = 0;
             for (std::uint64_t t = 0; t < sharers; ++t) {
                 shares[t] = read(tiling.vector(index + t, v).begin);
-                largest = BlockInt8<>::larger(largest, largest_of(shares[t]));
+                largest = shardkit::detail::larger_magnitude(largest, largest_of(shares[t]));
             }
             for (std::uint64_t t = 0; t < sharers; ++t) {
                 write(tiling.vector(index + t, v).begin, shares[t], largest);
@@ -90,9 +90,7 @@ struct CodedUpdatePass {
         return share;
     }
     static constexpr float largest_of(const Share& share) {
-        float largest = 0;
-        for (const float master : share) { largest = BlockInt8<>::larger(largest, master); }
-        return largest;
+        return shardkit::detail::largest_magnitude(share.data(), lanes);
     }
     constexpr void write(std::uint64_t position, const Share& share, float largest) const {
         if (position >= tiling.count) { return; }
@@ -109,14 +107,6 @@ struct CodedUpdatePass {
             }
         }
     }
-#ifdef __CUDA_ARCH__
-    static __device__ float largest_of_block(float largest) {
-        for (unsigned distance = sharers / 2; distance > 0; distance /= 2) {
-            largest = BlockInt8<>::larger(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
-        }
-        return largest;
-    }
-#endif
 };
 
 }  // namespace shardkit::gpu::detail

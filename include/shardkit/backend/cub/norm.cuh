@@ -115,8 +115,12 @@ __global__ void __launch_bounds__(norm_threads, norm_blocks_per_sm)
     Sum::add_to(into, [&](std::size_t i) { return static_cast<std::int64_t>(parts[i]); });
 }
 
-template <class Pass>
-void launch_norm(const gpu::TimelineRef& stream, const Pass& pass, double* into) {
+/// Defines norm_partial, which norm.hpp declares.
+template <FloatingElement T>
+void norm_partial(const gpu::TimelineRef& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
+                  const double* scale, double* into) {
+    if (pieces.empty()) { return; }
+    const NormPass<T> pass = norm_pass(pieces, positions, scale);
     const DeviceGuard on_device(stream.device());
     int sms = 0;
     check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, stream.device()), "cudaDeviceGetAttribute");
@@ -131,14 +135,6 @@ void launch_norm(const gpu::TimelineRef& stream, const Pass& pass, double* into)
     norm_kernel<<<blocks, norm_threads, 0, stream.native()>>>(pass, reinterpret_cast<NormScratch*>(scratch.data()),
                                                               into);
     check(cudaGetLastError(), "norm_partial");
-}
-
-/// Defines norm_partial, which norm.hpp declares.
-template <FloatingElement T>
-void norm_partial(const gpu::TimelineRef& stream, std::span<const engine::NormPiece<T>> pieces, IndexRange positions,
-                  const double* scale, double* into) {
-    if (pieces.empty()) { return; }
-    launch_norm(stream, norm_pass(pieces, positions, scale), into);
 }
 
 }  // namespace shardkit::gpu::detail

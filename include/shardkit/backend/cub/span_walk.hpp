@@ -7,6 +7,7 @@
 
 #include <shardkit/core/aligned_pack.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/lane_math.hpp>
 #include <shardkit/layout/index_range.hpp>
 
 namespace shardkit::gpu::detail {
@@ -121,6 +122,17 @@ constexpr Count first_ending_after(const Range* ranges, Count count, std::uint64
     }
     return low;
 }
+
+#ifdef __CUDA_ARCH__
+/// Returns the largest magnitude of the numbers that `Sharers` adjacent threads have, to all of them.
+template <unsigned Sharers>
+__device__ float largest_of_threads(float largest) {
+    for (unsigned distance = Sharers / 2; distance > 0; distance /= 2) {
+        largest = shardkit::detail::larger_magnitude(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
+    }
+    return largest;
+}
+#endif
 
 /// Returns `position`, from which a kernel then computes the addresses of its stores anew: it keeps no registers for
 /// those of its loads.

@@ -27,17 +27,14 @@ struct PackPass {
             const IndexRange in_piece{piece.begin, piece.end};
             const auto apart =
                 reinterpret_cast<std::uintptr_t>(piece.tensor) - reinterpret_cast<std::uintptr_t>(flat + piece.begin);
-            if (apart % alignof(AlignedPack<T, lanes>) == 0) {
-                for_each_pack(tiling, index, in_piece, Copy<true>{flat, from_table(piece.tensor), piece.begin});
-            } else {
-                for_each_pack(tiling, index, in_piece, Copy<false>{flat, from_table(piece.tensor), piece.begin});
-            }
+            auto of_piece = tiling;
+            of_piece.aligned = tiling.aligned && apart % alignof(AlignedPack<T, lanes>) == 0;
+            for_each_pack(of_piece, index, in_piece, Copy{flat, from_table(piece.tensor), piece.begin});
         });
     }
 
   private:
-    /// Copies the elements of one tensor. `Alike` means that packs of the flat buffer are packs of the tensor.
-    template <bool Alike>
+    /// Copies the elements of one tensor.
     struct Copy {
         T* flat;
         T* tensor;
@@ -45,25 +42,11 @@ struct PackPass {
 
         template <std::size_t N>
         constexpr AlignedPack<T, N> load(std::uint64_t position) const {
-            if constexpr (Way == engine::TensorCopy::unpack) {
-                return detail::load<N>(flat + position);
-            } else if constexpr (Alike) {
-                return detail::load<N>(tensor + (position - begin));
-            } else {
-                AlignedPack<T, N> pack{};
-                for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = tensor[position - begin + i]; }
-                return pack;
-            }
+            return detail::load<N>(Way == engine::TensorCopy::unpack ? flat + position : tensor + (position - begin));
         }
         template <std::size_t N>
         constexpr void finish(std::uint64_t position, const AlignedPack<T, N>& pack) const {
-            if constexpr (Way == engine::TensorCopy::pack) {
-                store<N>(pack, flat + position);
-            } else if constexpr (Alike) {
-                store<N>(pack, tensor + (position - begin));
-            } else {
-                for (std::size_t i = 0; i < N; ++i) { tensor[position - begin + i] = pack.lane[i]; }
-            }
+            store<N>(pack, Way == engine::TensorCopy::pack ? flat + position : tensor + (position - begin));
         }
     };
 };

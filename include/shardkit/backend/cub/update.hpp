@@ -131,30 +131,26 @@ struct UpdatePass {
     };
 };
 
-/// The pass over states in `Storage`.
+/// The pass over states in `Storage`, as a value's type.
 template <class Update, class Master, class Gather, class Gradient, std::size_t StateCount, class Storage>
-struct UpdatePassOf {
-    using type = UpdatePass<Update, Master, Gather, Gradient, StateCount, Storage>;
-};
-template <class Update, class Master, class Gather, class Gradient, std::size_t StateCount, std::uint32_t Squares>
-requires(StateCount > 0 && !shardkit::detail::is_coded<Gather>) struct UpdatePassOf<
-    Update, Master, Gather, Gradient, StateCount, shardkit::detail::StateStorage<StateFormat::block8, Squares>> {
-    using type = BlockUpdatePass<Update, Master, Gather, Gradient, StateCount,
-                                 shardkit::detail::StateStorage<StateFormat::block8, Squares>>;
-};
-template <class Update, class Master, class Gather, class Gradient, std::size_t StateCount, class Storage>
-requires(
-    shardkit::detail::is_coded<Gather>) struct UpdatePassOf<Update, Master, Gather, Gradient, StateCount, Storage> {
-    using type = CodedUpdatePass<typename UpdatePassOf<Update, Master, Master, Gradient, StateCount, Storage>::type,
-                                 Master, Gather>;
-};
+constexpr auto update_pass_type() {
+    if constexpr (shardkit::detail::is_coded<Gather>) {
+        using Pass =
+            typename decltype(update_pass_type<Update, Master, Master, Gradient, StateCount, Storage>())::type;
+        return std::type_identity<CodedUpdatePass<Pass, Master, Gather>>{};
+    } else if constexpr (StateCount > 0 && Storage::format == StateFormat::block8) {
+        return std::type_identity<BlockUpdatePass<Update, Master, Gather, Gradient, StateCount, Storage>>{};
+    } else {
+        return std::type_identity<UpdatePass<Update, Master, Gather, Gradient, StateCount, Storage>>{};
+    }
+}
 
 /// Makes the pass that `update` launches.
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount, class Storage>
 auto update_pass(std::span<const rules::UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
                  const rules::UpdateSpans<Master, Gather, Gradient, StateCount, Storage>& spans) {
-    using Pass = typename UpdatePassOf<Update, Master, Gather, Gradient, StateCount, Storage>::type;
+    using Pass = typename decltype(update_pass_type<Update, Master, Gather, Gradient, StateCount, Storage>())::type;
     const bool writes_gathered = !std::same_as<Master, Gather> || !spans.gathered.empty();
     if constexpr (shardkit::detail::is_coded<Gather>) {
         const auto masters = shardkit::detail::without_gathered(spans);

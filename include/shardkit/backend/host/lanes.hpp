@@ -25,7 +25,7 @@
 
 // Loops on short vectors, compiled once per instruction set from the same source:
 //   lanes.inc      Lanes<A>: one register of values, with arithmetic and comparisons
-//   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
+//   lanes_io.inc   load, Stored, store: registers from and to elements of any type
 //   loops.inc      run_lanes, pack_sums, add_near: the loops that for_each_lanes.hpp chooses from
 //   sums.inc       sum_lanes: the loop of rank_order_reduction
 //   states.inc     run_state_blocks: the loop of updates whose states are bf16 or blocks of 8 bits

@@ -50,7 +50,7 @@ struct AdamWResult {
             set,
             [update](auto& p, auto g, auto& m, auto& v, auto& out) {
                 update(p, m, v, g);
-                out = stored_as<Master>(p);
+                out = p;
             },
             host::detail::InOut<Master>{master.data()}, host::detail::Input<Gradient>{gradient.data()},
             host::detail::InOut<A>{exp_avg.data()}, host::detail::InOut<A>{exp_avg_sq.data()},
