@@ -196,6 +196,9 @@ FROM_OWNERS = """exchange_pieces(step.rank, batch.of.received, owned_[slot].span
                         step.where);"""
 TO_COPIES = """broadcast(*copies.ranks, pieces_[slot].span().subspan(piece->offset, piece->elements.size()), copies.root,
                       communication, step.where);"""
+TRANSFORM = """rule_.transform(compute, products_,
+                                {of.block(), matrix_.span().subspan(block * numel, numel), scratch_.span(),
+                                 kept_[u].span().subspan(block * kept, kept), update, step.skip});"""
 MATRIX_STATEMENTS = [
     (LAUNCHES, "directions that do not travel to owners", TO_OWNERS, "static_cast<void>(0);"),
     (LAUNCHES, "what owners computed does not travel back", FROM_OWNERS, "static_cast<void>(0);"),
@@ -205,7 +208,7 @@ MATRIX_STATEMENTS = [
      "static_cast<void>(0);"),
     (LAUNCHES, "a matrix not cut again", "move_pieces<true>(compute, batch.of, u, owned_[slot].span());",
      "static_cast<void>(0);"),
-    (LAUNCHES, "a matrix that is not transformed", "transform_unit(step, u);", "static_cast<void>(0);"),
+    (LAUNCHES, "a matrix that is not transformed", TRANSFORM, "static_cast<void>(0);"),
     (NEWTON, "the upper half of the gram matrix is not the lower", "mirror(gram, polynomial);",
      "host::AnyKernels::convert(stream, std::span<const A>(gram, rows * rows), std::span<A>(polynomial, rows * rows));"),
     (NEWTON, "the upper half of the polynomial is not the lower",
