@@ -45,9 +45,11 @@ struct CallRecord {
 
     explicit CallRecord(std::string_view instead = {}) noexcept { instead.copy(subject, sizeof subject - 1); }
     CallRecord(const Call& call, std::uint64_t number) noexcept
-        : signature(call.signature), sequence(number), line(call.where.line) {
-        std::strncpy(file, call.where.file, sizeof file - 1);
-        text_of(call.subject).copy(subject, sizeof subject - 1);
+        : CallRecord(call.signature, call.where, text_of(call.subject), number) {}
+    CallRecord(const Signature& called, SourceLocation where, std::string_view what, std::uint64_t number) noexcept
+        : signature(called), sequence(number), line(where.line) {
+        std::strncpy(file, where.file, sizeof file - 1);
+        what.copy(subject, sizeof subject - 1);
     }
     std::string text(std::string_view stated = {}) const {
         return sequence == none ? std::string(subject) : describe(signature, {file, line}, subject, stated);
@@ -151,10 +153,11 @@ class CallTrace {
     }
     bool has(std::uint64_t call) const noexcept { return call < state_.count && call + kept >= state_.count; }
     /// Returns one of the last calls by its number, out of the rank's flight recorder.
-    CallRecord record(std::uint64_t call, const Recorder& recorder) const noexcept {
+    CallRecord record(std::uint64_t call, const Recorder& recorder) const {
         if (call >= state_.count) { return CallRecord("nothing more"); }
-        const auto entry = has(call) ? recorder.read(numbers_[call % kept]) : decltype(recorder.read(0))();
-        return entry ? CallRecord(entry->call, call) : CallRecord("what it no longer knows");
+        const auto made = recorder.read(has(call) ? numbers_[call % kept] : Call::no_number);
+        return made ? CallRecord(made->signature, made->where, made->subject, call)
+                    : CallRecord("what it no longer knows");
     }
 
   private:

@@ -24,43 +24,8 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
-#include <shardkit/detail/ticks.hpp>
-
-namespace shardkit::engine {
-
-class Journal;
-
-/// The name of a rank's communicators over one set of axes and one list of ranks, and the journal that records their
-/// calls and keeps this label at a stable address.
-struct CommunicatorLabel {
-    Journal& journal;
-    std::size_t first_row;  ///< index in the journal's traffic log
-    std::string axes;
-    /// The ranks of the world in the communicator, in its order; empty where the engine does not know them.
-    std::shared_ptr<const std::vector<std::size_t>> members;
-    mutable std::uint64_t collectives = 0;  ///< calls so far, without messages; used by the rank's thread
-};
-
-}  // namespace shardkit::engine
 
 namespace shardkit::recorder {
-
-/// One of a rank's last calls. Times are nanoseconds since 1970; 0: not yet.
-struct RecentCall {
-    std::uint64_t number = 0;  ///< counts this rank's calls over all its communicators, from 0
-    std::string axes;
-    Signature signature{};
-    SourceLocation where{};
-    std::string subject;         ///< CallSubject::text
-    std::uint64_t sequence = 0;  ///< counts the collectives of these ranks under this name, from 0
-    std::size_t payload = 0;     ///< bytes of the whole buffer
-    std::uint64_t given = 0;     ///< when the program made the call
-    std::uint64_t begun = 0;     ///< when the engine began to run it
-    std::uint64_t done = 0;      ///< when the engine knew that it was over
-    bool failed = false;         ///< whether it ended with an exception; `done` stays 0
-    std::shared_ptr<const std::vector<std::size_t>> members;  ///< as CommunicatorLabel::members
-    std::uint32_t step = 0;  ///< of the program, as Rank::set_step said before the call
-};
 
 /// A call as an observer sees it.
 struct ObservedCall {
@@ -153,39 +118,6 @@ class Journal : shardkit::detail::NotCopied {
         return phase_limit_.exchange(milliseconds, std::memory_order_relaxed);
     }
 
-    /// Returns whether a call is open that was given at least so many nanoseconds ago. Any thread may call it.
-    bool waits_longer_than(std::uint64_t nanoseconds) const noexcept {
-        return recorder_.waits_since(clock_.ticks_before(nanoseconds));
-    }
-    /// Returns the last calls over groups of more than one rank, at most 1,024, the oldest first. Any thread may call
-    /// it.
-    [[gnu::cold]] std::vector<recorder::RecentCall> recent_calls() const {
-        std::vector<recorder::RecentCall> calls;
-        const std::uint64_t end = recorder_.count();
-        const auto time = [&](std::uint64_t at) {
-            return at <= detail::Recorder::failed ? 0 : clock_.nanoseconds(at);
-        };
-        for (std::uint64_t number = recorder_.oldest(); number < end; ++number) {
-            const auto entry = recorder_.read(number);
-            if (!entry) { continue; }  // the rank goes on meanwhile
-            recorder::RecentCall& call = calls.emplace_back();
-            call.number = number;
-            call.axes = entry->label->axes;
-            call.signature = entry->call.signature;
-            call.where = entry->call.where;
-            call.subject = detail::text_of(entry->call.subject);
-            call.sequence = entry->sequence;
-            call.payload = entry->call.payload;
-            call.given = time(entry->given);
-            call.begun = time(entry->begun);
-            call.done = time(entry->done);
-            call.failed = entry->done == detail::Recorder::failed;
-            call.members = entry->label->members;
-            call.step = entry->step;
-        }
-        return calls;
-    }
-
     /// Makes the observer see every call from now on; null: none. Returns the observer before.
     recorder::CallObserver* observe(recorder::CallObserver* observer) noexcept {
         return std::exchange(observer_, observer);
@@ -212,7 +144,6 @@ class Journal : shardkit::detail::NotCopied {
     TrafficLog traffic_;
     recorder::CallObserver* observer_ = nullptr;
     std::atomic<std::int64_t> phase_limit_{0};
-    detail::TickClock clock_;
     detail::Recorder recorder_;
     detail::List<detail::Owned<CommunicatorLabel>> labels_;
     detail::List<Subjects> subjects_;  // by hash

@@ -4,18 +4,57 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/ticks.hpp>
 
 namespace shardkit::engine {
-struct CommunicatorLabel;
-}
+
+class Journal;
+
+/// The name of a rank's communicators over one set of axes and one list of ranks, and the journal that records their
+/// calls and keeps this label at a stable address.
+struct CommunicatorLabel {
+    Journal& journal;
+    std::size_t first_row;  ///< index in the journal's traffic log
+    std::string axes;
+    /// The ranks of the world in the communicator, in its order; empty where the engine does not know them.
+    std::shared_ptr<const std::vector<std::size_t>> members;
+    mutable std::uint64_t collectives = 0;  ///< calls so far, without messages; used by the rank's thread
+};
+
+}  // namespace shardkit::engine
+
+namespace shardkit::recorder {
+
+/// One of a rank's last calls. Times are nanoseconds since 1970; 0: not yet.
+struct RecentCall {
+    std::uint64_t number = 0;  ///< counts this rank's calls over all its communicators, from 0
+    std::string axes;
+    Signature signature{};
+    SourceLocation where{};
+    std::string subject;         ///< CallSubject::text
+    std::uint64_t sequence = 0;  ///< counts the collectives of these ranks under this name, from 0
+    std::size_t payload = 0;     ///< bytes of the whole buffer
+    std::uint64_t given = 0;     ///< when the program made the call
+    std::uint64_t begun = 0;     ///< when the engine began to run it
+    std::uint64_t done = 0;      ///< when the engine knew that it was over
+    bool failed = false;         ///< whether it ended with an exception; `done` stays 0
+    std::shared_ptr<const std::vector<std::size_t>> members;  ///< as CommunicatorLabel::members
+    std::uint32_t step = 0;  ///< of the program, as Rank::set_step said before the call
+};
+
+}  // namespace shardkit::recorder
 
 namespace shardkit::detail {
 
@@ -26,20 +65,6 @@ class Recorder {
   public:
     /// The number of calls that it keeps.
     static constexpr std::uint64_t kept = 1024;
-
-    /// The time `done` of a call that ended with an exception.
-    static constexpr std::uint64_t failed = 1;
-
-    /// A call as it stands in the recorder. Times are ticks; 0: not yet.
-    struct Entry {
-        const engine::CommunicatorLabel* label = nullptr;
-        std::uint64_t sequence = 0;  ///< number of collectives over the label before it
-        Call call{};
-        std::uint32_t step = 0;   ///< as set_step said
-        std::uint64_t given = 0;  ///< when the program made the call
-        std::uint64_t begun = 0;  ///< when the engine began to run it
-        std::uint64_t done = 0;   ///< when the engine knew that it was over
-    };
 
     Recorder() : slots_(new Slot[kept]()) {}
 
@@ -117,34 +142,50 @@ class Recorder {
         return calls - (calls < kept ? calls : kept);
     }
     /// Returns a call by its number; nothing if it is no longer kept.
-    std::optional<Entry> read(std::uint64_t number) const noexcept {
+    [[gnu::cold]] std::optional<recorder::RecentCall> read(std::uint64_t number) const {
         const Slot& slot = slots_[number % kept];
         if (number == none || slot.number.load(std::memory_order_acquire) != number) { return {}; }
-        Entry entry;
-        entry.label = slot.label.load(std::memory_order_acquire);
-        entry.sequence = slot.sequence.load(std::memory_order_acquire);
+        const auto* const label = slot.label.load(std::memory_order_acquire);
         const std::uint64_t kind = slot.kind.load(std::memory_order_acquire);
-        entry.call.signature = {static_cast<Verb>(kind & 0xFFU),
-                                static_cast<ElementType>(kind >> 8U & 0xFFU),
-                                static_cast<ElementType>(kind >> 16U & 0xFFU),
-                                static_cast<ReduceOp>(kind >> 24U & 0xFFU),
-                                static_cast<std::uint32_t>(kind >> 32U),
-                                slot.elements.load(std::memory_order_acquire),
-                                slot.argument.load(std::memory_order_acquire)};
-        entry.call.payload = slot.payload.load(std::memory_order_acquire);
         const std::uint64_t line = slot.line.load(std::memory_order_acquire);
-        entry.call.where = {slot.file.load(std::memory_order_acquire), static_cast<std::uint32_t>(line)};
-        entry.step = static_cast<std::uint32_t>(line >> 32U);
-        entry.call.subject = slot.subject.load(std::memory_order_acquire);
-        entry.call.number = number;
-        entry.given = slot.given.load(std::memory_order_acquire);
-        entry.begun = slot.begun.load(std::memory_order_acquire);
-        entry.done = slot.done.load(std::memory_order_acquire);
+        const engine::CallSubject* const subject = slot.subject.load(std::memory_order_acquire);
+        const std::uint64_t done = slot.done.load(std::memory_order_acquire);
+        recorder::RecentCall call{
+            .number = number,
+            .axes = {},
+            .signature = {static_cast<Verb>(kind & 0xFFU), static_cast<ElementType>(kind >> 8U & 0xFFU),
+                          static_cast<ElementType>(kind >> 16U & 0xFFU), static_cast<ReduceOp>(kind >> 24U & 0xFFU),
+                          static_cast<std::uint32_t>(kind >> 32U), slot.elements.load(std::memory_order_acquire),
+                          slot.argument.load(std::memory_order_acquire)},
+            .where = {slot.file.load(std::memory_order_acquire), static_cast<std::uint32_t>(line)},
+            .subject = {},
+            .sequence = slot.sequence.load(std::memory_order_acquire),
+            .payload = slot.payload.load(std::memory_order_acquire),
+            .given = time(slot.given.load(std::memory_order_acquire)),
+            .begun = time(slot.begun.load(std::memory_order_acquire)),
+            .done = time(done),
+            .failed = done == failed,
+            .members = {},
+            .step = static_cast<std::uint32_t>(line >> 32U)};
         if (slot.number.load(std::memory_order_relaxed) != number) { return {}; }
-        return entry;
+        call.axes = label->axes;
+        call.subject = text_of(subject);
+        call.members = label->members;
+        return call;
     }
-    /// Returns whether a call that is not over was given at or before `when`, in ticks.
-    bool waits_since(std::uint64_t when) const noexcept {
+    /// Returns the last calls, the oldest first.
+    [[gnu::cold]] std::vector<recorder::RecentCall> recent_calls() const {
+        std::vector<recorder::RecentCall> calls;
+        const std::uint64_t end = count();
+        for (std::uint64_t number = oldest(); number < end; ++number) {
+            if (auto call = read(number)) { calls.push_back(std::move(*call)); }  // else the rank goes on meanwhile
+        }
+        return calls;
+    }
+
+    /// Returns whether a call is not over that was given at least so many nanoseconds ago.
+    bool waits_longer_than(std::uint64_t nanoseconds) const noexcept {
+        const std::uint64_t when = clock_.ticks_before(nanoseconds);
         for (std::uint64_t number = count(); number-- > oldest();) {
             const Slot& slot = slots_[number % kept];
             if (slot.number.load(std::memory_order_acquire) == number &&
@@ -158,6 +199,7 @@ class Recorder {
 
   private:
     static constexpr std::uint64_t none = Call::no_number;
+    static constexpr std::uint64_t failed = 1;  // the time `done` of a call that ended with an exception
 
     struct Slot {
         std::atomic<std::uint64_t> number{none};
@@ -175,6 +217,7 @@ class Recorder {
         std::atomic<std::uint64_t> line{0};  // and the step
     };
 
+    std::uint64_t time(std::uint64_t at) const noexcept { return at <= failed ? 0 : clock_.nanoseconds(at); }
     Slot* slot_of(std::uint64_t number) noexcept {
         Slot& slot = slots_[number % kept];
         return number != none && slot.number.load(std::memory_order_acquire) == number ? &slot : nullptr;
@@ -191,6 +234,7 @@ class Recorder {
         }
     }
 
+    TickClock clock_;
     Owned<Slot[]> slots_;
     std::atomic<std::uint64_t> count_{0};
     std::uint64_t queued_ = 0;  // calls below it that are open end elsewhere; this and the step: of the rank's thread

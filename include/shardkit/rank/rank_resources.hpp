@@ -191,7 +191,7 @@ SHARDKIT_CORE_INLINE Rank& Rank::adopt(const AxisGrid& grid, const AxisNames& ax
 
 SHARDKIT_CORE_INLINE TrafficLog& Rank::traffic() noexcept { return resources_->world.traffic(); }
 SHARDKIT_CORE_INLINE std::vector<recorder::RecentCall> Rank::recent_calls() const {
-    return resources_->world.label().journal.recent_calls();
+    return resources_->world.label().journal.recorder().recent_calls();
 }
 SHARDKIT_CORE_INLINE void Rank::set_step(std::uint32_t step) noexcept {
     resources_->world.label().journal.recorder().set_step(step);

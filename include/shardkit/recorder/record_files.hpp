@@ -190,7 +190,7 @@ class RecordWriter : NotCopied {
             const std::lock_guard lock(mutex_);
             const std::string reason(returned_ ? "its function has returned" : why);
             recorder::write_record(prefix_, {engine_, rank_, ranks_, reason, ended || returned_,
-                                             TickClock::since_1970(), journal_.recent_calls(), run_});
+                                             TickClock::since_1970(), journal_.recorder().recent_calls(), run_});
         } catch (...) {}  // NOLINT(bugprone-empty-catch): see tell
     }
     void look() noexcept {

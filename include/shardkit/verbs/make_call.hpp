@@ -18,27 +18,6 @@
 
 namespace shardkit::detail {
 
-/// Does the common work of every verb before the call of the engine's member, as `end` does the work after it.
-/// Returns false when an observer leaves the call out.
-[[gnu::always_inline]] inline bool begin(const Communicator& comm, const Call& call, const void* input,
-                                         void* output) {
-    const engine::CommunicatorLabel& label = comm.label();
-    recorder::CallObserver* const observer = label.journal.observer();
-    if (observer != nullptr) [[unlikely]] {
-        if (!observer->before({call, label.axes, &comm, input, output})) { return false; }
-    }
-    // A rank alone waits in no call, but for messages to itself.
-    if (comm.size() > 1 || is_message(call.signature.verb)) { label.journal.begin(label, call); }
-    return true;
-}
-/// Does the common work after the engine has accepted the call.
-[[gnu::always_inline]] inline void end(const Communicator& comm, const Call& call, const void* input, void* output,
-                                       std::uint64_t moved) {
-    const engine::CommunicatorLabel& label = comm.label();
-    comm.size() > 1 ? label.journal.end(label, call, moved) : label.journal.recorder().end(call);
-    recorder::CallObserver* const observer = label.journal.observer();
-    if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
-}
 /// Records that a call has failed if its scope ends before the call's end.
 class OpenCall : NotCopied {
   public:
@@ -54,11 +33,19 @@ struct EngineCall {
     const void* member;
     std::uint64_t (*call)(const void* member, const host::Verbs& engine);
 };
+/// Does the common work of every verb before and after the engine's, unless an observer leaves the call out.
 [[gnu::noinline]] inline void make_recorded_call(const Communicator& comm, const Call& call, const void* input,
                                                  void* output, const EngineCall& made) {
-    if (!begin(comm, call, input, output)) { return; }
+    const engine::CommunicatorLabel& label = comm.label();
+    engine::Journal& journal = label.journal;
+    const recorder::ObservedCall seen{call, label.axes, &comm, input, output};
+    if (journal.observer() != nullptr && !journal.observer()->before(seen)) { return; }
+    // A rank alone waits in no call, but for messages to itself.
+    if (comm.size() > 1 || is_message(call.signature.verb)) { journal.begin(label, call); }
     const OpenCall open(comm, call);
-    end(comm, call, input, output, made.call(made.member, *comm.verbs()));
+    const std::uint64_t moved = made.call(made.member, *comm.verbs());
+    comm.size() > 1 ? journal.end(label, call, moved) : journal.recorder().end(call);
+    if (journal.observer() != nullptr) { journal.observer()->after(seen); }
 }
 /// Makes an engine's call, by member(the engine's verbs), which returns what was moved.
 template <class Member>

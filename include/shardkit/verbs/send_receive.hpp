@@ -44,13 +44,13 @@ inline void send_receive(const Communicator& comm, ElementType type, host::Const
     sends.entries = 2;
     const Call receives =
         call_of({type, type}, Verb::receive, received.count, received.bytes(), {where, nullptr, from});
-    if (!begin(comm, receives, nullptr, received.at)) { return; }
-    const OpenCall open_receive(comm, receives);
-    if (!begin(comm, sends, sent.at, nullptr)) { return; }
-    const OpenCall open_send(comm, sends);
-    comm.verbs()->send_receive(sent, to, received, from, stream, sends);
-    end(comm, sends, sent.at, nullptr, bytes_with_peer(comm, to, sent.bytes()));
-    end(comm, receives, nullptr, received.at, bytes_with_peer(comm, from, received.bytes()));
+    make_call(comm, receives, nullptr, received.at, [&](const host::Verbs&) {
+        make_call(comm, sends, sent.at, nullptr, [&](const host::Verbs& engine) {
+            engine.send_receive(sent, to, received, from, stream, sends);
+            return bytes_with_peer(comm, to, sent.bytes());
+        });
+        return bytes_with_peer(comm, from, received.bytes());
+    });
 }
 }  // namespace detail
 

@@ -61,12 +61,12 @@ TEST_CASE("Journal: one label for one set of axes, with rows of its own") {
 
 TEST_CASE("Journal: the last calls, the oldest first, 1,024 at most") {
     engine::Journal journal;
-    CHECK(journal.recent_calls().empty());
+    CHECK(journal.recorder().recent_calls().empty());
     const engine::CommunicatorLabel& dp = journal.label("dp");
     for (std::size_t i = 0; i < 2000; ++i) {
         journal.begin(dp, {{.verb = Verb::broadcast, .in = ElementType::fp32, .count = i, .argument = 1}, 0, noted});
     }
-    const std::vector<recorder::RecentCall> calls = journal.recent_calls();
+    const std::vector<recorder::RecentCall> calls = journal.recorder().recent_calls();
     REQUIRE(calls.size() == 1024);
     CHECK(calls.front().number == 976);
     CHECK(calls.front().signature.count == 976);
@@ -89,7 +89,7 @@ TEST_CASE("Journal: verbs are noted before the engine has them, and counted once
             all_gather_in_place(dp, all.first(2 + 2 * dp.rank()), {}, noted);
         } catch (const CommError&) {}
         std::string verbs;
-        for (const recorder::RecentCall& call : dp.label().journal.recent_calls()) {
+        for (const recorder::RecentCall& call : dp.label().journal.recorder().recent_calls()) {
             verbs += std::string(name(call.signature.verb)) + " " + std::to_string(call.signature.count) + " " +
                      call.axes + "; ";
         }
@@ -141,7 +141,7 @@ TEST_CASE("CallObserver: sees the verbs of a rank alone as well, which leave no 
     CHECK(watcher.seen == std::vector<std::string>{"before all_reduce over world in out 4",
                                                    "before broadcast over world out 4",
                                                    "after broadcast over world out 4"});
-    CHECK(world.journal().recent_calls().empty());
+    CHECK(world.journal().recorder().recent_calls().empty());
 }
 
 }  // namespace journal_test

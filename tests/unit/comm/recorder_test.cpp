@@ -44,8 +44,13 @@ struct Ranks {
         if (ends) { journal.end(journal.label(axes, members), made, 0); }
     }
     recorder::RankRecord record(std::size_t rank) const {
-        return {
-            "test", rank, journals.size(), "", false, detail::TickClock::since_1970(), journals[rank].recent_calls()};
+        return {"test",
+                rank,
+                journals.size(),
+                "",
+                false,
+                detail::TickClock::since_1970(),
+                journals[rank].recorder().recent_calls()};
     }
     flight_records::MissingRanks missing() const {
         std::vector<recorder::RankRecord> records;
@@ -73,7 +78,7 @@ TEST_CASE("Recorder: times of a call are in order, and those of a queued one are
     journal.begin(dp, queued);
     journal.recorder().queue(queued);
     journal.end(dp, queued, 0);
-    std::vector<recorder::RecentCall> calls = journal.recent_calls();
+    std::vector<recorder::RecentCall> calls = journal.recorder().recent_calls();
     REQUIRE(calls.size() == 2);
     CHECK(calls[0].payload == 40);
     CHECK(calls[0].sequence == 0);
@@ -85,16 +90,16 @@ TEST_CASE("Recorder: times of a call are in order, and those of a queued one are
     CHECK(calls[1].given != 0);
     CHECK(calls[1].begun == 0);
     CHECK(calls[1].done == 0);
-    CHECK(journal.waits_longer_than(0));
-    CHECK(!journal.waits_longer_than(60'000'000'000));
+    CHECK(journal.recorder().waits_longer_than(0));
+    CHECK(!journal.recorder().waits_longer_than(60'000'000'000));
     std::thread([&] {
         journal.recorder().begun(queued);
         journal.recorder().done(queued);
     }).join();
-    calls = journal.recent_calls();
+    calls = journal.recorder().recent_calls();
     CHECK(calls[1].begun != 0);
     CHECK(calls[1].done != 0);
-    CHECK(!journal.waits_longer_than(0));
+    CHECK(!journal.recorder().waits_longer_than(0));
 }
 
 TEST_CASE("Recorder: a call that fails is over, and a queued one that has left the ring changes no other") {
@@ -103,14 +108,14 @@ TEST_CASE("Recorder: a call that fails is over, and a queued one that has left t
     const Call fails = call(Verb::all_reduce, 3);
     journal.begin(dp, fails);
     journal.recorder().close(fails);
-    CHECK(journal.recent_calls().back().failed);
-    CHECK(!journal.waits_longer_than(0));
+    CHECK(journal.recorder().recent_calls().back().failed);
+    CHECK(!journal.recorder().waits_longer_than(0));
     const Call queued = call(Verb::all_gather, 1);
     journal.begin(dp, queued);
     journal.recorder().queue(queued);
     for (std::uint64_t i = 0; i < detail::Recorder::kept; ++i) { journal.begin(dp, call(Verb::barrier, 0)); }
     journal.recorder().done(queued.number);
-    for (const recorder::RecentCall& each : journal.recent_calls()) { CHECK(each.done == 0); }
+    for (const recorder::RecentCall& each : journal.recorder().recent_calls()) { CHECK(each.done == 0); }
 }
 
 TEST_CASE("Recorder: a send that is made with a receive says so, and neighbours on its line are not touched") {
@@ -123,7 +128,8 @@ TEST_CASE("Recorder: a send that is made with a receive says so, and neighbours 
         journal.begin(dp, receives);
         journal.begin(dp, sends);
         const auto open = [&](std::size_t behind) {
-            const recorder::RecentCall last = *(journal.recent_calls().end() - static_cast<std::ptrdiff_t>(behind));
+            const recorder::RecentCall last =
+                *(journal.recorder().recent_calls().end() - static_cast<std::ptrdiff_t>(behind));
             return (last.begun == 0 ? 1 : 0) + (last.done == 0 ? 2 : 0);
         };
         journal.recorder().queue(sends);
@@ -151,7 +157,7 @@ TEST_CASE("Recorder: calls belong to the step that was said before them") {
     journal.begin(dp, call(Verb::barrier, 0, 4'000'000'000));
     journal.recorder().set_step(4'294'967'295);
     journal.begin(dp, call(Verb::barrier, 0, 4'000'000'001));
-    const std::vector<recorder::RecentCall> calls = journal.recent_calls();
+    const std::vector<recorder::RecentCall> calls = journal.recorder().recent_calls();
     CHECK(calls[0].step == 0);
     CHECK(calls[0].where.line == 4'000'000'000);
     CHECK(calls[1].step == 4'294'967'295);
@@ -209,7 +215,7 @@ TEST_CASE("Recorder: another thread reads whole calls while the rank makes them"
     while (journal.recorder().count() == 0) { std::this_thread::yield(); }
     std::size_t read = 0;
     for (int looks = 0; looks < 200; ++looks) {
-        for (const recorder::RecentCall& each : journal.recent_calls()) {
+        for (const recorder::RecentCall& each : journal.recorder().recent_calls()) {
             const auto count = static_cast<std::uint32_t>(each.signature.count);
             if (each.where.line != count || each.payload != 4 * each.signature.count ||
                 each.sequence != each.number || each.number != each.signature.count) {
@@ -221,8 +227,8 @@ TEST_CASE("Recorder: another thread reads whole calls while the rank makes them"
     // The call that is written over next, while it may be.
     for (int looks = 0; looks < 1'000'000; ++looks) {
         const auto entry = journal.recorder().read(journal.recorder().oldest());
-        if (entry && (entry->call.where.line != static_cast<std::uint32_t>(entry->call.number) ||
-                      entry->call.payload != 4 * entry->call.number || entry->sequence != entry->call.number)) {
+        if (entry && (entry->where.line != static_cast<std::uint32_t>(entry->number) ||
+                      entry->payload != 4 * entry->number || entry->sequence != entry->number)) {
             FAIL("a torn call");
         }
     }

@@ -48,7 +48,7 @@ inline void copy_alone(const Call& call, host::ConstMemory from, host::Memory to
 /// errors.
 inline std::string last_calls(const engine::Journal& journal) {
     constexpr std::size_t most = 4;
-    const std::vector<recorder::RecentCall> calls = journal.recent_calls();
+    const std::vector<recorder::RecentCall> calls = journal.recorder().recent_calls();
     std::string text;
     for (std::size_t i = calls.size() - std::min(calls.size(), most); i < calls.size(); ++i) {
         shardkit::detail::append(text, text.empty() ? "; this rank's last calls: " : ", ",

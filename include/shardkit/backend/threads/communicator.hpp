@@ -28,57 +28,6 @@
 #include <shardkit/detail/list.hpp>
 #include <shardkit/verbs/communicator.hpp>
 
-namespace shardkit::threads::detail {
-
-/// A rank's group and place after a split.
-struct SplitResult {
-    std::shared_ptr<Group> group;
-    std::size_t rank = 0;
-};
-
-/// Splits a group, collectively over `handle.group`: ranks with the same color form a group, ordered by key, then by
-/// rank. The first member makes the group, and the others take its address. A template, so that a file that splits
-/// nothing compiles none of it.
-template <class Handle>
-[[gnu::cold]] SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key,
-                                      const shardkit::Call& call) {
-    struct Wish {
-        std::size_t color;
-        std::size_t key;
-    };
-    const std::size_t size = handle.group->size();
-    const Wish own{color, key};
-    shardkit::detail::List<Wish> wishes(size);  // allocated here: nothing may throw inside a round
-    const auto exchange = [&](const auto& published, auto read) {
-        const Seat seat(handle);
-        // NOLINTNEXTLINE(bugprone-sizeof-expression): addresses are published too
-        Round round(seat, call, &published, sizeof(published));
-        if (!round.agreed()) { round.leave_and_throw(); }
-        read(round);
-        round.leave();
-    };
-    exchange(own, [&](const Round& round) {
-        for (std::size_t q = 0; q < size; ++q) { wishes[q] = *round.input<Wish>(q); }
-    });
-
-    const shared::detail::SplitGroups split(wishes, handle.rank);
-    SplitResult result;
-    result.rank = split.place;
-    const std::size_t first = split.members.front();
-    Group* made = nullptr;
-    if (first == handle.rank) {
-        std::vector<std::size_t> world_ranks;
-        for (const std::size_t member : split.members) { world_ranks.push_back(handle.world_rank(member)); }
-        made = &handle.world->make_group(std::move(world_ranks));
-    }
-    const Group* group = nullptr;
-    exchange(made, [&](const Round& round) { group = *round.input<Group*>(first); });
-    result.group = handle.world->take_group(*group);
-    return result;
-}
-
-}  // namespace shardkit::threads::detail
-
 namespace shardkit::threads {
 
 /// What the planner must know about the engine.
@@ -94,8 +43,7 @@ namespace shardkit::threads::detail {
 /// data is there. On a stream of the rank, with LaunchOptions::overlap, they return at once: the rank must keep their
 /// memory until it has waited for them, and the next wait throws an error.
 ///
-/// It is valid until the function given to `launch` returns, and used only by its rank's thread. A group that a split
-/// made is freed with the last handles of its members.
+/// It is valid until the function given to `launch` returns, and used only by its rank's thread.
 /// Order:   calls over the same ranks meet in the order of their stream: all ranks must give a call to the same
 ///          stream, and streams do not wait for each other.
 /// Errors:  PeerError when a rank failed or returned early, or all ranks wait for each other; CommError, on every
@@ -103,18 +51,9 @@ namespace shardkit::threads::detail {
 ///          root.
 class RankVerbs final : public host::Verbs {
   public:
-    RankVerbs(const GroupHandle& handle, std::shared_ptr<Group> kept)
-        : host::Verbs(handle.rank, handle.group->size(), *handle.label), handle_(handle), kept_(std::move(kept)) {}
-
-    /// Makes the end of `group`, which the world or `kept` keeps.
-    static Communicator communicator(World& world, Group& group, std::size_t rank, std::string_view axes,
-                                     std::shared_ptr<Group> kept = {}) {
-        GroupHandle handle{&world, &group, rank, nullptr, nullptr};
-        RankState& state = world.state(handle);
-        handle.label = &state.journal.label(axes, group.world_ranks());
-        handle.thread = &state;
-        return Communicator(std::make_shared<const RankVerbs>(handle, std::move(kept)));
-    }
+    /// Makes the end of a group under a name.
+    RankVerbs(World& world, const std::shared_ptr<Group>& group, std::size_t rank, std::string_view axes)
+        : RankVerbs(world.handle(*group, rank, axes), group) {}
 
     std::string_view engine_name() const noexcept override { return "threads"; }
     engine::Traits traits() const noexcept override { return threads::traits; }
@@ -124,18 +63,39 @@ class RankVerbs final : public host::Verbs {
     }
 
     std::shared_ptr<const host::Verbs> named(std::string_view axes) const override {
-        GroupHandle handle = handle_;
-        handle.label = &handle_.label->journal.label(axes, handle_.group->world_ranks());
-        return std::make_shared<const RankVerbs>(handle, kept_);
+        return std::make_shared<const RankVerbs>(*handle_.world, group_, rank(), axes);
     }
-    std::shared_ptr<const host::Verbs> split(std::size_t color, std::size_t key, std::string_view axes,
-                                             const shardkit::Call& call) const override {
-        const SplitResult made = split_group(handle_, color, key, call);
-        GroupHandle handle = handle_;
-        handle.group = made.group.get();
-        handle.rank = made.rank;
-        handle.label = &handle_.label->journal.label(axes, made.group->world_ranks());
-        return std::make_shared<const RankVerbs>(handle, made.group);
+    /// The first member of each group makes it, and the others share it.
+    [[gnu::cold]] std::shared_ptr<const host::Verbs> split(std::size_t color, std::size_t key, std::string_view axes,
+                                                           const shardkit::Call& call) const override {
+        struct Wish {
+            std::size_t color;
+            std::size_t key;
+        };
+        const auto exchange = [&](const auto& published, const auto& read) {
+            const Seat seat(handle_);
+            // NOLINTNEXTLINE(bugprone-sizeof-expression): addresses are published too
+            Round round(seat, call, &published, sizeof(published));
+            if (!round.agreed()) { round.leave_and_throw(); }
+            read(round);
+            round.meet();
+        };
+        shardkit::detail::List<Wish> wishes(size());  // allocated here: nothing may throw inside a round
+        exchange(Wish{color, key}, [&](const Round& round) {
+            for (std::size_t q = 0; q < size(); ++q) { wishes[q] = *round.input<Wish>(q); }
+        });
+        const shared::detail::SplitGroups split(wishes, rank());
+        const std::size_t first = split.members.front();
+        std::shared_ptr<Group> made;
+        if (first == rank()) {
+            std::vector<std::size_t> world_ranks;
+            for (const std::size_t member : split.members) { world_ranks.push_back(handle_.world_rank(member)); }
+            made = handle_.world->make_group(std::move(world_ranks));
+        }
+        exchange(&made, [&](const Round& round) {
+            if (first != rank()) { made = **round.input<const std::shared_ptr<Group>*>(first); }
+        });
+        return std::make_shared<const RankVerbs>(*handle_.world, made, split.place, axes);
     }
 
     void barrier(const Stream& stream, const shardkit::Call& call) const override {
@@ -247,6 +207,9 @@ class RankVerbs final : public host::Verbs {
     }
 
   private:
+    RankVerbs(const GroupHandle& handle, const std::shared_ptr<Group>& group)
+        : host::Verbs(handle.rank, group->size(), *handle.label), handle_(handle), group_(group) {}
+
     struct Work;
     using Run = void (*)(const GroupHandle& handle, const shardkit::Call& call, const Work& work);
 
@@ -295,7 +258,7 @@ class RankVerbs final : public host::Verbs {
     }
 
     GroupHandle handle_;
-    std::shared_ptr<Group> kept_;  // null for the world's group
+    std::shared_ptr<Group> group_;
 };
 
 }  // namespace shardkit::threads::detail

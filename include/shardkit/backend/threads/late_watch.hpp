@@ -86,7 +86,7 @@ class LateWatch {
         if (std::exchange(asked_, asked) != asked) { write_all(states_.size(), "asked for"); }
         const auto waits = [&](const RankState& state) {
             return state.fate == Fate::running &&
-                   state.journal.waits_longer_than(
+                   state.journal.recorder().waits_longer_than(
                        std::min(nanoseconds(limit(state, true)), nanoseconds(limit(state, false))) / 2);
         };
         if (!shardkit::detail::any_that(states_, waits)) {
@@ -175,7 +175,7 @@ class LateWatch {
     [[gnu::cold]] void find_waits() {
         const std::uint64_t now = shardkit::detail::TickClock::since_1970();
         shardkit::detail::List<std::vector<recorder::RecentCall>> calls;
-        for (const RankState& state : states_) { calls.push_back(state.journal.recent_calls()); }
+        for (const RankState& state : states_) { calls.push_back(state.journal.recorder().recent_calls()); }
         waits_.clear();
         for (std::size_t rank = 0; rank < calls.size(); ++rank) {
             for (const recorder::RecentCall& call : calls[rank]) {
@@ -212,7 +212,7 @@ class LateWatch {
                                                                         : "its function has failed";
                 records.push_back({"threads", rank, states_.size(), rank == of || *fate == '\0' ? why : fate,
                                    state.fate != Fate::running, shardkit::detail::TickClock::since_1970(),
-                                   state.journal.recent_calls(), run_});
+                                   state.journal.recorder().recent_calls(), run_});
             }
             for (const recorder::RankRecord& record : records) { recorder::write_record(options_.record, record); }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): the error that is told has another reason

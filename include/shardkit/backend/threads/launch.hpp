@@ -30,58 +30,23 @@ namespace shardkit::threads {
 
 namespace detail {
 
-/// Holds new threads back until all of them exist: if one cannot be made, no rank has begun.
-class StartGate {
-  public:
-    /// Waits; each new thread calls it. Returns false if the thread must end without doing anything.
-    bool wait() const noexcept {
-        state_.wait(closed, std::memory_order_acquire);
-        return state_.load(std::memory_order_acquire) == open_for_all;
-    }
-    void open() noexcept { set(open_for_all); }
-    void cancel() noexcept { set(cancelled); }
-
-  private:
-    static constexpr std::uint32_t closed = 0;
-    static constexpr std::uint32_t open_for_all = 1;
-    static constexpr std::uint32_t cancelled = 2;
-
-    void set(std::uint32_t state) noexcept {
-        state_.store(state, std::memory_order_release);
-        state_.notify_all();
-    }
-
-    std::atomic<std::uint32_t> state_{closed};
-};
-
-/// The largest number of ranks of a launch: with more, the memory that each pair shares cannot be counted in bytes.
-inline constexpr std::size_t max_ranks = std::size_t{1} << 28U;
-
 /// The function that every rank runs, without its type: the code that launches it is compiled once.
-class RankBody {
-  public:
-    /// Makes the body from a callable.
-    /// @pre `body` outlives it
-    template <class F>
-    static RankBody of(const F& body) noexcept {
-        return {&body, [](const void* object, Communicator& world) { (*static_cast<const F*>(object))(world); }};
-    }
-    void operator()(Communicator& world) const { call_(object_, world); }
-
-  private:
-    using Call = void (*)(const void* object, Communicator& world);
-    RankBody(const void* object, Call call) noexcept : object_(object), call_(call) {}
-
-    const void* object_;
-    Call call_;
+struct RankBody {
+    const void* object;
+    void (*call)(const void* object, Communicator& world);
 };
+
+/// @pre `body` outlives what it returns
+template <class F>
+RankBody body_of(const F& body) noexcept {
+    return {&body, [](const void* object, Communicator& world) { (*static_cast<const F*>(object))(world); }};
+}
 
 /// Runs the body of a rank's thread. It catches all exceptions, and tells the rank's peers how it ended.
-template <class F>
-[[gnu::cold]] std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept {
+[[gnu::cold]] inline std::exception_ptr run_rank(World& world, std::size_t rank, const RankBody& body) noexcept {
     try {
-        Communicator everybody = RankVerbs::communicator(world, world.world_group(), rank, "world");
-        f(everybody);
+        Communicator everybody(std::make_shared<const RankVerbs>(world, world.world_group(), rank, "world"));
+        body.call(body.object, everybody);
         world.drain(rank);
         world.rank_returned(rank);
         return nullptr;
@@ -133,24 +98,28 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
     const auto too_many = [&] {
         return MemoryError("threads::launch", sizeof(Channel) * ranks * ranks, cost_of(ranks, options));
     };
-    if (ranks > max_ranks) { throw too_many(); }
+    if (ranks > std::size_t{1} << 28U) { throw too_many(); }  // what each pair shares cannot be counted in bytes
     try {
         return shardkit::detail::Owned<World>(new World(ranks, options, where));
     } catch (const std::bad_alloc&) { throw too_many(); }
 }
 
-/// What a rank's thread begins with.
-template <class Body>
+/// Whether the threads of a launch have begun: if one cannot be made, none does.
+enum class Begun : std::uint32_t { not_yet, all, none };
+
+/// What a rank's thread begins with, in place of captures: all of the library's threads are of one type.
 struct Start {
     World& world;
-    StartGate& gate;
-    const Body& body;
+    std::atomic<Begun>& begun;
+    const RankBody& body;
     std::exception_ptr& error;
     std::size_t rank;
 
     static void run(void* given) {
         const Start& start = *static_cast<const Start*>(given);
-        if (start.gate.wait()) { start.error = run_rank(start.world, start.rank, start.body); }
+        start.begun.wait(Begun::not_yet, std::memory_order_acquire);
+        if (start.begun.load(std::memory_order_acquire) == Begun::none) { return; }
+        start.error = run_rank(start.world, start.rank, start.body);
     }
 };
 
@@ -160,35 +129,32 @@ template <class Body>
     const shardkit::detail::Owned<World> made = make_world(ranks, options, where);
     World& world = *made;
     Errors errors(ranks);
-    StartGate gate;
-    shardkit::detail::List<Start<Body>> starts;  // in place of captures: all of the library's threads are of one type
+    std::atomic begun{Begun::not_yet};
+    shardkit::detail::List<Start> starts;
     shardkit::detail::List<std::thread> threads;
     starts.reserve(ranks);
     threads.reserve(ranks);
-    const auto join_all = [&]() noexcept {
+    const auto end = [&](Begun now) noexcept {
+        begun.store(now, std::memory_order_release);
+        begun.notify_all();
+        if (now == Begun::all) { world.watch(); }
         for (std::thread& thread : threads) { thread.join(); }
-    };
-    const auto give_up = [&]() noexcept {
-        gate.cancel();
-        join_all();
     };
     try {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             world.start_streams(rank);
-            starts.push_back({world, gate, body, errors[rank], rank});
-            threads.emplace_back(&Start<Body>::run, static_cast<void*>(&starts.back()));
+            starts.push_back({world, begun, body, errors[rank], rank});
+            threads.emplace_back(&Start::run, static_cast<void*>(&starts.back()));
         }
     } catch (const std::system_error& error) {
-        give_up();
+        end(Begun::none);
         throw std::system_error(error.code(), shardkit::detail::concat("threads::launch: thread ", threads.size(),
                                                                        " of ", cost_of(ranks, options)));
     } catch (...) {
-        give_up();
+        end(Begun::none);
         throw;
     }
-    gate.open();
-    world.watch();
-    join_all();
+    end(Begun::all);
     return errors;
 }
 /// Implements launch(), likewise.
@@ -214,7 +180,7 @@ template <class F>
 std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},
                                                    SourceLocation where = SourceLocation::current()) {
     const auto body = [&](auto& world) { f(world); };
-    const detail::Errors errors = detail::collect(ranks, detail::RankBody::of(body), options, where);
+    const detail::Errors errors = detail::collect(ranks, detail::body_of(body), options, where);
     return {errors.begin(), errors.end()};
 }
 
@@ -224,7 +190,7 @@ template <class F>
 void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
             SourceLocation where = SourceLocation::current()) {
     const auto body = [&](auto& world) { f(world); };
-    detail::collect_and_throw(ranks, detail::RankBody::of(body), options, where);
+    detail::collect_and_throw(ranks, detail::body_of(body), options, where);
 }
 
 }  // namespace shardkit::threads

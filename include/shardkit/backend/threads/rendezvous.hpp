@@ -48,10 +48,10 @@ class Seat {
     /// Waits until all ranks have entered.
     /// @throws PeerError when a peer cannot come any more
     void wait(const shardkit::Call& call, std::uint32_t target) const {
-        handle_.world->wait_for_entry(handle_, word(), target, waiting(call), handle_.group->world_ranks());
+        handle_.world->wait_for_entry(handle_, word(), target, call, handle_.group->world_ranks());
     }
     [[noreturn]] void refuse(const shardkit::Call& call) const {
-        handle_.world->throw_peer_error(handle_, waiting(call), handle_.group->world_ranks());
+        handle_.world->throw_peer_error(handle_, call, handle_.group->world_ranks());
     }
     /// Waits for the exit. A rank that has entered also leaves: nothing in between throws.
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const noexcept {
@@ -86,9 +86,6 @@ class Seat {
     /// Returns what a rank stated in that call.
     shardkit::detail::Statements statements(std::size_t rank, const shared::detail::Call& call) const {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
-    }
-    Waiting waiting(const shardkit::Call& call) const noexcept {
-        return {call.signature.verb, &handle_.axes(), call.where};
     }
 
     const GroupHandle& handle_;
@@ -155,7 +152,7 @@ class Post : shardkit::detail::NotCopied {
           base_(channel_.base()),
           message_(message) {
         pending_ = channel_.post(base_, message_);
-        if (!pending_) { handle_.world->throw_peer_error(handle, waiting(), needed()); }
+        if (!pending_) { handle_.world->throw_peer_error(handle, message_.sent, needed()); }
     }
     ~Post() {
         if (pending_) { channel_.retract(base_, budget()); }
@@ -164,7 +161,7 @@ class Post : shardkit::detail::NotCopied {
     /// Waits until the receiver has the data.
     /// @throws PeerError when it cannot come any more; CommError when it expects another type or count
     void complete() {
-        handle_.world->wait_for_entry(handle_, channel_.word(), Channel::claimed(base_), waiting(), needed());
+        handle_.world->wait_for_entry(handle_, channel_.word(), Channel::claimed(base_), message_.sent, needed());
         channel_.word().wait_for_exit(Channel::consumed(base_), budget());
         pending_ = false;
         if (message_.refused) {
@@ -173,7 +170,6 @@ class Post : shardkit::detail::NotCopied {
     }
 
   private:
-    Waiting waiting() const noexcept { return {Verb::send, &handle_.axes(), message_.sent.where}; }
     SpinBudget& budget() const noexcept { return handle_.thread->spins; }
     std::span<const std::size_t> needed() const noexcept { return handle_.group->world_ranks().subspan(to_, 1); }
 
@@ -195,12 +191,9 @@ inline void take(const GroupHandle& handle, std::size_t from, void* to, const sh
     std::uint32_t base = 0;
     while (message == nullptr) {  // again if a sender that cannot go on took its message back
         base = channel.base();
-        const Waiting waiting{Verb::receive, &handle.axes(), call.where};
-        handle.world->wait_for_entry(handle, channel.word(), Channel::posted(base), waiting, needed);
+        handle.world->wait_for_entry(handle, channel.word(), Channel::posted(base), call, needed);
         message = channel.claim(base);
-        if (message == nullptr && channel.word().poisoned()) {
-            handle.world->throw_peer_error(handle, waiting, needed);
-        }
+        if (message == nullptr && channel.word().poisoned()) { handle.world->throw_peer_error(handle, call, needed); }
     }
     if (message->sent.signature.in != expected.in || message->sent.signature.count != expected.count) {
         message->refused = true;

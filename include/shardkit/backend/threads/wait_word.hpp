@@ -26,13 +26,6 @@ struct ThreadSleep {
 
 using WaitWord = shared::detail::WaitWord<ThreadSleep>;
 
-/// What a rank waits for.
-struct Waiting {
-    Verb verb{};
-    const std::string* axes = nullptr;
-    SourceLocation where{};
-};
-
 /// Announces that a rank waits before it sleeps, so that the launching thread can detect that all ranks wait for
 /// each other. Written by one thread, read by another; used only by waits that really block.
 class WaitRecord : public host::detail::WaitCount {

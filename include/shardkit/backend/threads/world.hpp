@@ -17,16 +17,17 @@
 #include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/threads/group.hpp>
-#include <shardkit/backend/threads/group_list.hpp>
 #include <shardkit/backend/threads/late_watch.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/late_ranks.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/streams.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/detail/ticks.hpp>
@@ -42,7 +43,7 @@ class World : shardkit::detail::NotCopied {
     [[gnu::cold]] World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
         : ranks_(checked_size(ranks, options, where)),
           options_(options),
-          world_group_(new Group(everybody(ranks), options.overlap)),
+          world_group_(make_group(everybody(ranks))),
           states_(new RankState[ranks]()),
           running_(ranks) {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -60,11 +61,10 @@ class World : shardkit::detail::NotCopied {
             states_[rank].stream(Caller::reduction).settle();
             states_[rank].queues = {};
         }
-        groups_->close();
     }
 
     std::size_t size() const noexcept { return ranks_; }
-    Group& world_group() const noexcept { return *world_group_; }
+    const std::shared_ptr<Group>& world_group() const noexcept { return world_group_; }
     RankState& state(std::size_t rank) const noexcept { return states_[rank]; }
     RankState& state(const GroupHandle& handle) const noexcept { return states_[handle.world_rank(handle.rank)]; }
 
@@ -95,20 +95,26 @@ class World : shardkit::detail::NotCopied {
                           "communication_stream() or reduction_stream() of the rank");
     }
 
-    /// Makes a group for its members to take, poisoned if a rank has failed already. One of its members calls it.
-    Group& make_group(std::vector<std::size_t> world_ranks) {
-        shardkit::detail::Owned<Group> group(new Group(std::move(world_ranks), options_.overlap));
+    /// Returns a rank's end of a group, under a name.
+    GroupHandle handle(Group& group, std::size_t rank, std::string_view axes) {
+        RankState& its = states_[group.world_ranks()[rank]];
+        return {this, &group, rank, &its.journal.label(axes, group.world_ranks()), &its};
+    }
+    /// Makes a group, poisoned if a rank has failed already. It lives as long as its handles, then until the calls of
+    /// streams over it have run and another group is made.
+    std::shared_ptr<Group> make_group(std::vector<std::size_t> world_ranks) {
+        auto group = std::make_shared<Group>(std::move(world_ranks), options_.overlap);
         const std::lock_guard lock(mutex_);
         if (failure_) { group->poison(); }
-        return GroupList::add(groups_, std::move(group));
+        groups_.erase_if([](const auto& kept) { return kept.use_count() == 1 && !kept->in_use(); });
+        groups_.push_back(group);
+        return group;
     }
-    /// Takes a group; each member calls it once. The group lives as long as the returned handles.
-    std::shared_ptr<Group> take_group(const Group& group) { return groups_->take(group); }
 
     /// Makes the handle's thread wait until `word` reaches `target`.
     /// @throws PeerError when that cannot happen any more, because one of `needed` has returned or any rank failed
-    void wait_for_entry(const GroupHandle& handle, const WaitWord& word, std::uint32_t target, const Waiting& waiting,
-                        std::span<const std::size_t> needed) {
+    void wait_for_entry(const GroupHandle& handle, const WaitWord& word, std::uint32_t target,
+                        const shardkit::Call& call, std::span<const std::size_t> needed) {
         Progress progress = word.poll(target, handle.thread->spins);
         if (progress == Progress::pending) {
             WaitRecord& record = handle.thread->record;
@@ -116,23 +122,21 @@ class World : shardkit::detail::NotCopied {
             progress = word.block(target);
             record.end();
         }
-        if (progress == Progress::poisoned) { throw_peer_error(handle, waiting, needed); }
+        if (progress == Progress::poisoned) { throw_peer_error(handle, call, needed); }
     }
 
-    [[noreturn, gnu::cold]] void throw_peer_error(const GroupHandle& handle, const Waiting& waiting,
+    [[noreturn, gnu::cold]] void throw_peer_error(const GroupHandle& handle, const shardkit::Call& call,
                                                   std::span<const std::size_t> needed) {
         const std::lock_guard lock(mutex_);
-        const Failure& reason =
-            handle.thread->stopped_by.emplace(why(handle.world_rank(handle.rank), waiting, needed));
-        throw PeerError("threads", shardkit::detail::concat(name(waiting.verb), " over ", *waiting.axes), reason.rank,
-                        reason.text, waiting.where);
+        const Failure& reason = handle.thread->stopped_by.emplace(why(handle, call, needed));
+        throw PeerError("threads", shardkit::detail::concat(name(call.signature.verb), " over ", handle.axes()),
+                        reason.rank, reason.text, call.where);
     }
 
     /// Records that the rank's function has returned; calls of its peers that need it cannot complete.
     void rank_returned(std::size_t rank) noexcept {
         const std::lock_guard lock(mutex_);
-        world_group_->poison_calls_with(rank);
-        groups_->for_each([&](Group& group) { group.poison_calls_with(rank); });
+        for (const auto& group : groups_) { group->poison_calls_with(rank); }
         end(rank, Fate::returned);
     }
 
@@ -231,12 +235,14 @@ class World : shardkit::detail::NotCopied {
         return options_.waiting == WaitMode::spin_briefly ? brief : 0;
     }
 
-    [[gnu::cold]] Failure why(std::size_t rank, const Waiting& waiting, std::span<const std::size_t> needed) const {
+    [[gnu::cold]] Failure why(const GroupHandle& handle, const shardkit::Call& call,
+                              std::span<const std::size_t> needed) const {
         if (failure_) {
             return failure_->text.empty()
                        ? Failure{failure_->rank, shardkit::detail::concat("rank ", failure_->rank, " failed")}
                        : *failure_;
         }
+        const std::size_t rank = handle.world_rank(handle.rank);
         // The first rank that ended is the cause; others may have ended because of it.
         const RankState* gone = nullptr;
         for (const std::size_t peer : needed) {
@@ -247,14 +253,13 @@ class World : shardkit::detail::NotCopied {
         if (gone != nullptr) {
             const auto peer = static_cast<std::size_t>(gone - states_.get());
             return {peer, shardkit::detail::concat("rank ", peer, " returned before rank ", rank, "'s ",
-                                                   name(waiting.verb), " over ", *waiting.axes)};
+                                                   name(call.signature.verb), " over ", handle.axes())};
         }
         return {rank, "the group was given up"};
     }
 
     void poison_all() noexcept {
-        world_group_->poison();
-        groups_->for_each([](Group& group) { group.poison(); });
+        for (const auto& group : groups_) { group->poison(); }
     }
 
     void end(std::size_t rank, Fate fate) noexcept {
@@ -265,14 +270,13 @@ class World : shardkit::detail::NotCopied {
 
     std::size_t ranks_;
     LaunchOptions options_;
-    shardkit::detail::Owned<Group> world_group_;
+    std::mutex mutex_;  // guards the groups, the failure, `running_`, and every state's fate and stopped_by
+    std::optional<Failure> failure_;
+    shardkit::detail::List<std::shared_ptr<Group>> groups_;
+    std::shared_ptr<Group> world_group_;
     shardkit::detail::Owned<RankState[]> states_;
     LateWatch late_{all_states(), options_};  // before any rank begins, which may ask for records at once
-    std::shared_ptr<GroupList> groups_ = std::make_shared<GroupList>();
-
-    std::mutex& mutex_ = groups_->mutex;  // guards the following members, and every state's fate and stopped_by
     std::condition_variable ended_;
-    std::optional<Failure> failure_;
     std::size_t running_;
 };
 

@@ -225,7 +225,7 @@ TEST_CASE("nccl: each collective says what the options ask for, and nothing wher
             stream.synchronize();
             verb_checks::check_copies<float>(comm, 10, 1);
             ++right[comm.rank()];
-            if (comm.rank() == 0) { recorded = comm.label().journal.recent_calls(); }
+            if (comm.rank() == 0) { recorded = comm.label().journal.recorder().recent_calls(); }
         });
         CHECK(gpu_ranks::first_error(outcomes) == "");
         CHECK(right == std::array{1, 1});
