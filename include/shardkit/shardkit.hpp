@@ -6,8 +6,8 @@
 // What trainers begin with. With SHARDKIT_COMPILED it is declarations, and the rest is compiled once: see
 // compiled.hpp. Otherwise these headers include the others. docs/reference.md lists the public names. For who needs
 // them, each a line of its own: plan.hpp, checkpoint.hpp, schedule.hpp, muon.hpp, rules.hpp, moving_average.hpp,
-// verify.hpp, local_shards.hpp, tensor_parallel.hpp, context_parallel.hpp, expert_parallel.hpp, quantize.hpp,
-// verbs.hpp. Engines that need a library: mpi.hpp, nccl.hpp.
+// verify.hpp, local_shards.hpp, tensor_parallel.hpp, context_parallel.hpp, expert_parallel.hpp, verbs.hpp.
+// Engines that need a library: mpi.hpp, nccl.hpp.
 
 #ifdef SHARDKIT_COMPILED
 #include <shardkit/compiled/trainer.hpp>

@@ -90,7 +90,7 @@ def included(root, header):
 BESIDE = {"follow": "schedule"}  # what another room's umbrella has too
 UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/schedule.hpp": "schedule",
              "shardkit/reshard.hpp": "reshard",
-             "shardkit/context_parallel.hpp": "context_parallel", "shardkit/quantize.hpp": "quantize",
+             "shardkit/context_parallel.hpp": "context_parallel",
              "shardkit/tensor_parallel.hpp": "tensor_parallel", "shardkit/expert_parallel.hpp": "expert_parallel",
              "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
 # What authors of parts include.

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 
-#include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/lane_math.hpp>
@@ -21,7 +20,7 @@ namespace shardkit {
 /// Bounds:  |value - number| <= |number| / 16, or 2^-10 scale where that is more: a number below 2^-6 scale
 enum class e4m3 : std::uint8_t {};
 
-/// An 8-bit integer code, with one fp32 scale for each block of 64 elements of its parameter: see BlockInt8.
+/// An 8-bit integer code, with one fp32 scale for each block of 64 elements of its parameter.
 /// Bounds:  |value - number| <= scale / 2, up to fp32 rounding; scale: the block's largest magnitude / 127
 enum class block_int8 : std::int8_t {};
 
@@ -81,17 +80,35 @@ struct CodeFormat<e4m3> {
     }
 };
 
+/// value = code * scale, scale = largest magnitude of the block / 127, in fp32, whatever the element type. The last
+/// block may be shorter than the others. A block of zeros has scale 0.
+/// Source:  symmetric absmax quantisation, as in ZeRO++, arXiv 2306.10209, section 3.1
 template <>
 struct CodeFormat<block_int8> {
-    using Format = BlockInt8<>;
-    static constexpr std::size_t block = Format::block;
+    static constexpr std::size_t block = 64;
+    static constexpr float largest_code = 127;
 
-    static constexpr float scale(float largest) noexcept { return Format::scale(largest); }
+    /// Returns the number of blocks, and thereby of scales, for `count` elements.
+    static constexpr std::size_t blocks(std::size_t count) noexcept { return count / block + (count % block != 0); }
+    /// NaN after an infinite or NaN number, or one beyond fp32's range: all values of the block are NaN.
+    static constexpr float scale(float largest) noexcept {
+        return is_finite(largest) ? largest / largest_code : std::numeric_limits<float>::quiet_NaN();
+    }
+    /// Returns number / scale, rounded to nearest, ties to even; 0 if the scale is 0 or NaN.
     static constexpr block_int8 encode(float number, float scale) noexcept {
-        return block_int8{Format::encode(number, scale)};
+        const bool codes = is_finite(scale) && scale > 0;
+        const float ratio = number / (codes ? scale : 1.0F);
+        const float least = ratio > -largest_code ? ratio : -largest_code;  // of a NaN too
+        const float held = least < largest_code ? least : largest_code;
+        // Twice the number, as bits: no part of an expression that -ffast-math may reorder. What is added to it has
+        // bits that count twos.
+        const auto twice = std::bit_cast<float>(std::bit_cast<std::uint32_t>(held) + (1U << 23U));
+        const std::int32_t code =
+            std::bit_cast<std::int32_t>(twice + 0x1.8p24F) - std::bit_cast<std::int32_t>(0x1.8p24F);
+        return block_int8{static_cast<std::int8_t>(codes ? code : 0)};
     }
     static constexpr float decode(block_int8 code, float scale) noexcept {
-        return Format::decode(static_cast<std::int8_t>(code), scale);
+        return static_cast<float>(static_cast<std::int8_t>(code)) * scale;
     }
 };
 
@@ -103,10 +120,10 @@ inline constexpr bool is_coded = requires {
 
 /// Whether they are codes that share scales in blocks.
 template <class T>
-inline constexpr bool codes_in_blocks = [] {
-    if constexpr (is_coded<T>) { return CodeFormat<T>::block > 0; }
-    return false;
-}();
+inline constexpr bool codes_in_blocks = requires {
+    requires CodeFormat<T>::block >
+    0;
+};
 /// Returns the number of element i's scale among those of its parameter; 0 where elements are no codes.
 template <class T>
 constexpr std::size_t scale_number(std::size_t i) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -26,28 +27,21 @@ template <Contiguous V>
 using ElementIn = std::remove_const_t<std::remove_pointer_t<decltype(std::data(std::declval<V&>()))>>;
 
 template <class V>
-constexpr bool holds_elements() noexcept {
-    if constexpr (Contiguous<V>) {
-        return FloatingElement<ElementIn<V>>;
-    } else {
-        return false;
-    }
-}
+inline constexpr bool holds_elements = requires {
+    requires FloatingElement<ElementIn<V>>;
+};
+/// Whether they are not const; true where V holds none.
 template <class V>
-constexpr bool can_be_written() noexcept {
-    if constexpr (Contiguous<V>) {
-        return !std::is_const_v<std::remove_pointer_t<decltype(std::data(std::declval<V&>()))>>;
-    } else {
-        return true;
-    }
-}
+inline constexpr bool can_be_written = !Contiguous<V> || requires(V & values) {
+    { *std::data(values) } -> std::same_as<ElementIn<V>&>;
+};
 
 /// Checks, with one sentence for each error, the values that a parameter's full values may be given as.
 template <class V>
 struct ValuesRules {
-    static constexpr bool are_read = holds_elements<std::remove_reference_t<V>>();
+    static constexpr bool are_read = holds_elements<std::remove_reference_t<V>>;
     static_assert(are_read, "values: expected an array, a vector or a span of floating elements");
-    static constexpr bool can_be_written = detail::can_be_written<std::remove_reference_t<V>>();
+    static constexpr bool can_be_written = detail::can_be_written<std::remove_reference_t<V>>;
     static constexpr bool are_written = are_read && can_be_written;
 };
 /// Checks likewise the values of a group whose elements are `Group`.

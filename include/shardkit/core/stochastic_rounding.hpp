@@ -36,38 +36,19 @@ namespace detail {
 constexpr std::uint32_t low(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
 constexpr std::uint32_t high(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32U); }
 
-/// Returns the draws of the elements 8 * block and the seven after it, as ElementDraws has them.
+/// Returns the draws of the elements 8 * block and the seven after it: 16 random bits for each, which depend only on
+/// (seed, step, element): half word `element % 8` of philox with the counter {element / 8, step} and the key `seed`,
+/// lower words and halves first.
 constexpr std::array<std::uint32_t, 4> draws_of_block(std::uint64_t seed, std::uint64_t step,
                                                       std::uint64_t block) noexcept {
     return rules::philox({low(block), high(block), low(step), high(step)}, {low(seed), high(seed)});
 }
 
-/// Draws 16 random bits for each element, which depend only on (seed, step, element): half word `element % 8` of
-/// philox with the counter {element / 8, step} and the key `seed`, lower words and halves first. Adjacent elements
-/// share a call of philox.
-class ElementDraws {
-  public:
-    constexpr ElementDraws(std::uint64_t seed, std::uint64_t step) noexcept : seed_(seed), step_(step) {}
-
-    constexpr std::uint32_t operator()(std::uint64_t element) noexcept {
-        const std::uint64_t block = element / 8;
-        if (!drawn_ || block != block_) {
-            words_ = draws_of_block(seed_, step_, block);
-            block_ = block;
-            drawn_ = true;
-        }
-        return words_[element % 8 / 2] >> (element % 2 * 16) & 0xFFFFU;
-    }
-
-  private:
-    std::uint64_t seed_;
-    std::uint64_t step_;
-    std::uint64_t block_ = 0;
-    std::array<std::uint32_t, 4> words_{};
-    bool drawn_ = false;
-};
-
-/// The same draws for N adjacent elements, all made at once. With constant indices they stay in registers, where a
+/// Returns draw number i of a block or a pack.
+constexpr std::uint32_t draw_of(const std::array<std::uint32_t, 4>& words, std::uint64_t i) noexcept {
+    return words[i / 2] >> (i % 2 * 16) & 0xFFFFU;
+}
+/// The draws of N adjacent elements, all made at once. With constant indices they stay in registers, where a
 /// word that is chosen by an element's number lies in memory.
 template <std::size_t N>
 requires(N >= 1 && N <= 8) class PackDraws {
@@ -88,9 +69,7 @@ requires(N >= 1 && N <= 8) class PackDraws {
         }
     }
 
-    constexpr std::uint32_t operator[](std::size_t i) const noexcept {
-        return words_[i / 2] >> (i % 2 * 16) & 0xFFFFU;
-    }
+    constexpr std::uint32_t operator[](std::size_t i) const noexcept { return draw_of(words_, i); }
 
   private:
     std::array<std::uint32_t, 4> words_{};

@@ -36,7 +36,7 @@ namespace detail {
 
 /// Draws 32 random bits for each element, which depend only on (seed, step, element, pair): two states share them,
 /// the lower half for the even one, and `pair` counts those pairs. A draw takes 8 instructions on short vectors,
-/// where ElementDraws takes some 60; it decides which of two neighbours a number is stored as, and nothing else.
+/// where a block of draws takes some 60; it decides which of two neighbours a number is stored as, and nothing else.
 /// Source:  the mixer lowbias32 of Wellons' hash-prospector, keyed by itself
 class StateDraws {
   public:

@@ -30,7 +30,7 @@ struct UpdateRange {
     friend constexpr bool operator==(const UpdateRange&, const UpdateRange&) noexcept = default;
 };
 
-/// What decides the draws of an update that rounds stochastically: see detail::ElementDraws.
+/// What decides the draws of an update that rounds stochastically: see detail::draws_of_block.
 struct UpdateDraws {
     std::uint64_t seed = 0;
     const std::uint64_t* steps = nullptr;  ///< the engine's memory: which step it is

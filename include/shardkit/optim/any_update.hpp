@@ -11,7 +11,6 @@
 
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/block8.hpp>
-#include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -123,7 +122,7 @@ struct AnyUpdateWork {
             {seed, rounds ? steps : nullptr},
             {state_seed, steps},
             optional(rest, count),
-            optional(scales, BlockInt8<>::blocks(count))};
+            optional(scales, CodeFormat<block_int8>::blocks(count))};
         std::size_t number = 0;
         for (auto& state : spans.states) {
             state = states[number++].template as<typename decltype(spans)::StateStorage, typename Types::A>(count);

@@ -20,29 +20,22 @@ namespace shardkit::detail SHARDKIT_BUILD {
 class EngineBytes {
   public:
     EngineBytes() noexcept = default;
-    EngineBytes(Rank& rank, std::size_t size)
-        : rank_(&rank), memory_(rank.local_buffer<std::uint8_t>(size)), size_(size) {}
-    EngineBytes(EngineBytes&& other) noexcept
-        : rank_(std::exchange(other.rank_, nullptr)),
-          memory_(std::move(other.memory_)),
-          size_(std::exchange(other.size_, 0)) {}
+    EngineBytes(Rank& rank, std::size_t size) : rank_(&rank), memory_(rank.local_buffer<std::uint8_t>(size)) {}
+    EngineBytes(EngineBytes&&) noexcept = default;
     EngineBytes& operator=(EngineBytes&& other) noexcept {
         std::swap(rank_, other.rank_);
         std::swap(memory_, other.memory_);
-        std::swap(size_, other.size_);
         return *this;
     }
-    EngineBytes(const EngineBytes&) = delete;
-    EngineBytes& operator=(const EngineBytes&) = delete;
     /// Frees the memory. An error of the stream that nobody waited for is dropped, as a destructor cannot report it.
     ~EngineBytes() {
-        if (rank_ == nullptr) { return; }
+        if (memory_.size() == 0) { return; }
         try {
             rank_->compute_stream().synchronize();
         } catch (...) {}  // NOLINT(bugprone-empty-catch)
     }
 
-    std::size_t size() const noexcept { return size_; }
+    std::size_t size() const noexcept { return memory_.size(); }
     void* data() const noexcept { return memory_.data(); }
     void write(const void* from, std::size_t begin, std::size_t count) {
         host::AnyKernels::copy_bytes(rank_->compute_stream(), from, memory_.data() + begin, count);
@@ -54,7 +47,6 @@ class EngineBytes {
   private:
     Rank* rank_ = nullptr;
     HostBuffer<std::uint8_t> memory_;
-    std::size_t size_ = 0;
 };
 
 /// A few values in an engine's memory: scalars and tables that its kernels read and write, so that the host need not

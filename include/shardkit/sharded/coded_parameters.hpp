@@ -45,7 +45,7 @@ struct FoldLargest {
         for (std::size_t k = begin; k < end; ++k) {
             float each = 0;
             std::memcpy(&each, codes + k * distance, sizeof each);
-            largest = BlockInt8<>::larger(largest, each);
+            largest = larger_magnitude(largest, each);
         }
         std::memcpy(codes + begin * distance, &largest, sizeof largest);
     }
@@ -70,7 +70,7 @@ struct MakeScale {
 
     constexpr void operator()(std::uint64_t i) const {
         float all = 0;
-        for (std::size_t q = 0; q < ranks; ++q) { all = BlockInt8<>::larger(all, largest[q * parameters + i]); }
+        for (std::size_t q = 0; q < ranks; ++q) { all = larger_magnitude(all, largest[q * parameters + i]); }
         scales[i] = CodeFormat<Code>::scale(all);
     }
 };

@@ -32,9 +32,9 @@ constexpr std::span<const ElementIn<V>> verb_input(V&& values) {
 template <Contiguous V>
 constexpr std::span<ElementIn<V>> verb_output(V&& values) {
     static_assert(outlives_call<V>, "a verb writes its output: expected memory that lives on, not a temporary");
-    static_assert(can_be_written<std::remove_reference_t<V>>(),
+    static_assert(can_be_written<std::remove_reference_t<V>>,
                   "a verb writes its output: expected memory that is not const");
-    if constexpr (can_be_written<std::remove_reference_t<V>>()) {
+    if constexpr (can_be_written<std::remove_reference_t<V>>) {
         return elements_of(values);
     } else {
         return {};

@@ -186,7 +186,7 @@ TEST_CASE("stochastic rounding: bits are those of philox at (seed, step, element
             const auto next = [&](float value, std::uint64_t step, float gradient) {
                 const float updated = value - 0.0009765625F * gradient;
                 return static_cast<float>(
-                    sk::rules::round_stochastically<E>(updated, sk::detail::ElementDraws(seed.hash, step)(i)));
+                    sk::rules::round_stochastically<E>(updated, sk::detail::PackDraws<1>(seed.hash, step, i)[0]));
             };
             const float share = static_cast<float>(within % 5 + 1);
             CHECK(middle[i] == next(before[i], 1, share * 0.25F));

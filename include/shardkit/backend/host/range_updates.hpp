@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,10 +35,11 @@ struct RangeUpdates {
     template <class T>
     static void round(const void* from, void* to, std::size_t count, std::uint64_t seed, std::uint64_t step,
                       std::uint64_t element) {
-        shardkit::detail::ElementDraws draw(seed, step);
-        for (std::size_t i = 0; i < count; ++i) {
-            static_cast<T*>(to)[i] =
-                rules::round_stochastically<T>(static_cast<const float*>(from)[i], draw(element + i));
+        std::array<std::uint32_t, 4> draws{};
+        for (std::size_t i = 0; i < count; ++i, ++element) {
+            if (i == 0 || element % 8 == 0) { draws = shardkit::detail::draws_of_block(seed, step, element / 8); }
+            static_cast<T*>(to)[i] = rules::round_stochastically<T>(static_cast<const float*>(from)[i],
+                                                                    shardkit::detail::draw_of(draws, element % 8));
         }
     }
     template <class Gather, class Master>

@@ -13,7 +13,6 @@
 #include <type_traits>
 #include <vector>
 
-#include <shardkit/core/block_int8.hpp>
 #include <shardkit/core/codes.hpp>
 #include <shardkit/kernels/state_storage.hpp>
 #include <shardkit/kernels/update.hpp>
@@ -100,8 +99,9 @@ void check_coded_update(M& machine, const typename Rule::template Update<Arithme
             const bool bad = !std::isfinite(largest);
             wrong += bad ? (std::isnan(found) ? 0U : 1U) : (found == largest / 127 ? 0U : 1U);
             for (std::size_t i = begin; i < end; ++i) {
-                const auto code = static_cast<std::int8_t>(codes[i]);
-                wrong += code == BlockInt8<>::encode(static_cast<float>(master[i]), found) ? 0U : 1U;
+                wrong += codes[i] == shardkit::detail::CodeFormat<Code>::encode(static_cast<float>(master[i]), found)
+                             ? 0U
+                             : 1U;
             }
         }
     }
