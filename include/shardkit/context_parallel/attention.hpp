@@ -92,9 +92,7 @@ class Attention {
         check("rows", log_sum_exp.size(), shape_.rows(), where);
     }
     static void check(const char* what, std::size_t given, std::size_t expected, SourceLocation where) {
-        if (given != expected) {
-            throw_invalid_argument(where, "cp::Attention: ", given, " ", what, ", expected ", expected);
-        }
+        require_argument(given == expected, where, "cp::Attention: ", given, " ", what, ", expected ", expected);
     }
 
     Rank& rank_;

@@ -19,10 +19,8 @@ class CausalChunks {
     static CausalChunks of(std::size_t sequence, std::size_t size, std::size_t index,
                            SourceLocation where = SourceLocation::current()) {
         if (size == 1) { return {1, sequence, {0, 0}}; }
-        if (sequence % (2 * size) != 0) {
-            throw_invalid_argument(where, "CausalChunks: a sequence of ", sequence, " tokens over cp = ", size,
-                                   ", expected a multiple of ", 2 * size);
-        }
+        require_argument(sequence % (2 * size) == 0, where, "CausalChunks: a sequence of ", sequence,
+                         " tokens over cp = ", size, ", expected a multiple of ", 2 * size);
         return {2, sequence / (2 * size), {index, 2 * size - 1 - index}};
     }
 

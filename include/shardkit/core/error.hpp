@@ -141,6 +141,11 @@ template <class... Pieces>
     const detail::Piece list[] = {detail::Piece(pieces)...};
     detail::throw_argument(where, list, sizeof...(Pieces));
 }
+/// Throws it unless the argument `holds` what is asked of it. The pieces are made in any case.
+template <class... Pieces>
+[[gnu::always_inline]] constexpr void require_argument(bool holds, SourceLocation where, const Pieces&... pieces) {
+    if (!holds) [[unlikely]] { throw_invalid_argument(where, pieces...); }
+}
 
 /// Throws UsageError with a message made of `pieces`, and the caller's file and line.
 template <class... Pieces>

@@ -25,22 +25,18 @@ class Assignment {
     /// dropped, and rows that are left over are padding. 0: it gets the rows that there are.
     Assignment(std::size_t experts, std::size_t capacity = 0, SourceLocation where = SourceLocation::current())
         : rows_(experts), capacity_(capacity) {
-        if (experts == 0) { throw_invalid_argument(where, "ep::Assignment: 0 experts given, expected at least 1"); }
+        require_argument(experts != 0, where, "ep::Assignment: 0 experts given, expected at least 1");
     }
 
     /// Assigns the choices, whose experts are given. Allocates where there are more than ever before.
     /// @throws std::invalid_argument for an expert that there is not, or too many choices to count in 32 bits
     void assign(std::span<const std::uint32_t> chosen, SourceLocation where = SourceLocation::current()) {
-        if (chosen.size() >= no_row) {
-            throw_invalid_argument(where, "ep::Assignment: ", chosen.size(), " choices given, expected less than ",
-                                   no_row);
-        }
+        require_argument(chosen.size() < no_row, where, "ep::Assignment: ", chosen.size(),
+                         " choices given, expected less than ", no_row);
         std::fill(rows_.begin(), rows_.end(), 0);
         for (std::size_t c = 0; c < chosen.size(); ++c) {
-            if (chosen[c] >= rows_.size()) {
-                throw_invalid_argument(where, "ep::Assignment: choice ", c, " is expert ", chosen[c],
-                                       ", expected one below ", rows_.size());
-            }
+            require_argument(chosen[c] < rows_.size(), where, "ep::Assignment: choice ", c, " is expert ", chosen[c],
+                             ", expected one below ", rows_.size());
             ++rows_[chosen[c]];
         }
         next_.resize(rows_.size());

@@ -171,10 +171,10 @@ class TokenExchange {
             rows_sent += sends[r];
             rows_received += receives[r];
         }
-        if (sends.size() != ranks_.size() || from.size() != rows_sent * width || to.size() != rows_received * width) {
-            throw_invalid_argument(where, "ep::TokenExchange: ", verb, " of ", from.size(), " elements into ",
-                                   to.size(), ", expected ", rows_sent, " and ", rows_received, " rows of ", width);
-        }
+        require_argument(
+            sends.size() == ranks_.size() && from.size() == rows_sent * width && to.size() == rows_received * width,
+            where, "ep::TokenExchange: ", verb, " of ", from.size(), " elements into ", to.size(), ", expected ",
+            rows_sent, " and ", rows_received, " rows of ", width);
         all_to_all_uneven(ranks_, from, std::span<const std::size_t>(sent), to,
                           std::span<const std::size_t>(received), rank_->compute_stream(), where);
     }

@@ -112,10 +112,9 @@ template <FloatingElement T, class A = Arithmetic<T>>
 void write_rows(Rank& rank, std::span<const std::uint32_t> choice_of, std::size_t top, std::size_t width,
                 std::span<const T> tokens, std::span<const A> weights, std::span<T> rows,
                 SourceLocation where = SourceLocation::current()) {
-    if (width == 0 || tokens.size() % width != 0 || rows.size() != choice_of.size() * width) {
-        throw_invalid_argument(where, "ep::write_rows: ", rows.size(), " elements of ", choice_of.size(),
-                               " rows and ", tokens.size(), " of tokens, expected rows of ", width);
-    }
+    require_argument(width != 0 && tokens.size() % width == 0 && rows.size() == choice_of.size() * width, where,
+                     "ep::write_rows: ", rows.size(), " elements of ", choice_of.size(), " rows and ", tokens.size(),
+                     " of tokens, expected rows of ", width);
     shardkit::detail::require_rows("write_rows", tokens.size() / width * top, top, width, tokens.size(),
                                    weights.size(), where);
     const auto stream = rank.compute_stream();

@@ -119,7 +119,7 @@ SHARDKIT_CORE_INLINE MeasuredStep Following::measured(SourceLocation where) cons
 
 SHARDKIT_CORE_INLINE Following follow(const Model& model, std::span<const Schedule> schedules, SourceLocation where) {
     Rank& rank = detail::rank_of(model, where);
-    if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
+    require_argument(!schedules.empty(), where, "follow: no schedule given, expected at least one");
     std::vector<planner::GroupDescription> groups = describe_groups(model, where);
     detail::require_same_schedules(rank, schedules, groups, where);
     spi::require_unobserved(model, where);

@@ -71,9 +71,8 @@ class StepCursor final : public spi::StepObserver {
     /// Chooses the schedule that the next step follows: the largest number that a rank asks for.
     std::size_t choose(std::size_t wish, SourceLocation where) {
         if (in_step()) { throw_usage_error(where, "choose: a step is under way; choose between two steps"); }
-        if (wish >= programs_.size()) {
-            throw_invalid_argument(where, "choose: schedule ", wish, " given, expected one below ", programs_.size());
-        }
+        require_argument(wish < programs_.size(), where, "choose: schedule ", wish, " given, expected one below ",
+                         programs_.size());
         const List<double> all = gather_values(rank_, std::array{static_cast<double>(wish)},
                                                {where, subject_of(rank_.world(), "the next step's schedule")});
         const auto chosen = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));

@@ -60,10 +60,8 @@ namespace shardkit::schedule {
 /// Source:  Trace Event Format, complete events ("ph": "X")
 inline std::string trace(const Schedule& schedule, std::span<const planner::GroupDescription> groups,
                          const StepTimes& times, SourceLocation where = SourceLocation::current()) {
-    if (times.ops.size() != schedule.size()) {
-        throw_invalid_argument(where, "schedule::trace: times of ", times.ops.size(),
-                               " operations given, expected of ", schedule.size());
-    }
+    require_argument(times.ops.size() == schedule.size(), where, "schedule::trace: times of ", times.ops.size(),
+                     " operations given, expected of ", schedule.size());
     detail::TraceText trace;
     trace.add_lanes(0);
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -91,10 +89,8 @@ inline std::string trace(const Schedule& schedule, std::span<const planner::Grou
         trace.add_lanes(rank);
         const double later = std::chrono::duration<double>(ranks[rank].began - first).count();
         for (const StepSpan& span : ranks[rank].spans) {
-            if (span.op >= schedule.size()) {
-                throw_invalid_argument(where, "schedule::trace: rank ", rank, " has a time of operation ", span.op,
-                                       ", expected below ", schedule.size());
-            }
+            require_argument(span.op < schedule.size(), where, "schedule::trace: rank ", rank,
+                             " has a time of operation ", span.op, ", expected below ", schedule.size());
             const Op& op = schedule[span.op];
             const std::string text = describe(op, groups);
             const bool communicates = span.kind == SpanKind::communicates;

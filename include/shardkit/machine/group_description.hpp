@@ -132,9 +132,7 @@ constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Pa
 constexpr void check_types(std::string_view path, const PrecisionValues& types,
                            std::span<const PlacedParameter> parameters, MasterWeights master,
                            const std::optional<StochasticRounding>& rounding, SourceLocation where) {
-    const auto require = [&](bool holds, const auto&... text) {
-        if (!holds) { throw_invalid_argument(where, "'", path, text...); }
-    };
+    const auto require = [&](bool holds, const auto&... text) { require_argument(holds, where, "'", path, text...); };
     for (const PlacedParameter& p : parameters) {
         require(!types.opaque || p.frozen, "' parameter '", p.name,
                 "': elements of std::byte that are trained, expected Frozen: opaque bytes have no gradient");
@@ -158,7 +156,7 @@ constexpr void check_described(const GroupDescription& group, Packing packing, c
     const rules::PolicyValues& policy = group.policy;
     const ElementSizes& sizes = group.sizes;
     const auto require = [&](bool holds, const auto&... text) {
-        if (!holds) { throw_invalid_argument(where, "'", group.path, "': ", text...); }
+        require_argument(holds, where, "'", group.path, "': ", text...);
     };
     require(policy.optimizer != Placement::sharded || packing != Packing::exact, "Packing::exact given, but ",
             policy.name, " shards; expected aligned or packed");

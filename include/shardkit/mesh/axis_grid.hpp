@@ -233,15 +233,11 @@ class AxisGrid {
     }
 
     constexpr void append(NamedAxis axis, SourceLocation where) {
-        if (count_ == max_axes) { throw_invalid_argument(where, "mesh: more than 8 axes"); }
-        if (axis.extent == 0) {
-            throw_invalid_argument(where, "mesh: axis ", axis.name, " has extent 0, expected at least 1");
-        }
-        if (has(axis.name)) { throw_invalid_argument(where, "mesh: axis ", axis.name, " given twice"); }
-        if (axis.extent > std::numeric_limits<std::size_t>::max() / size()) {
-            throw_invalid_argument(where, "mesh: axis ", axis.name, " = ", axis.extent,
-                                   " makes the number of ranks overflow");
-        }
+        require_argument(count_ != max_axes, where, "mesh: more than 8 axes");
+        require_argument(axis.extent != 0, where, "mesh: axis ", axis.name, " has extent 0, expected at least 1");
+        require_argument(!has(axis.name), where, "mesh: axis ", axis.name, " given twice");
+        require_argument(axis.extent <= std::numeric_limits<std::size_t>::max() / size(), where, "mesh: axis ",
+                         axis.name, " = ", axis.extent, " makes the number of ranks overflow");
         axes_[count_++] = axis;
     }
     constexpr std::size_t find(std::string_view name) const noexcept {

@@ -98,13 +98,9 @@ class DeviceMesh {
   private:
     template <std::size_t Static>
     static constexpr std::size_t check(std::string_view axis, std::size_t given, SourceLocation where) {
-        if (given == dynamic) {
-            throw_invalid_argument(where, "DeviceMesh: ", axis, " is dynamic and was not given");
-        }
-        if (Static != dynamic && given != Static) {
-            throw_invalid_argument(where, "DeviceMesh: ", axis, " = ", given, " given, expected ", Static,
-                                   " as in the type");
-        }
+        require_argument(given != dynamic, where, "DeviceMesh: ", axis, " is dynamic and was not given");
+        require_argument(Static == dynamic || given == Static, where, "DeviceMesh: ", axis, " = ", given,
+                         " given, expected ", Static, " as in the type");
         return given;
     }
     template <class... A>

@@ -32,14 +32,11 @@ class ExpertMesh : public Mesh {
     constexpr explicit ExpertMesh(const Mesh& mesh, std::size_t ep = EP,
                                   SourceLocation where = SourceLocation::current())
         : Mesh(mesh), ep_(ep) {
-        if (ep == dynamic || (EP != dynamic && ep != EP)) {
-            throw_invalid_argument(where, "ExpertMesh: ep = ", ep, " given, expected ", EP, " as in the type");
-        }
-        if (!fits(mesh.dp(), mesh.cp(), ep)) {
-            throw_invalid_argument(where, "ExpertMesh: ep = ", ep, " on dp = ", mesh.dp(), " x cp = ", mesh.cp(),
-                                   ", expected a number that divides ", mesh.dp() * mesh.cp(),
-                                   " and is a factor or a multiple of cp");
-        }
+        require_argument(ep != dynamic && (EP == dynamic || ep == EP), where, "ExpertMesh: ep = ", ep,
+                         " given, expected ", EP, " as in the type");
+        require_argument(fits(mesh.dp(), mesh.cp(), ep), where, "ExpertMesh: ep = ", ep, " on dp = ", mesh.dp(),
+                         " x cp = ", mesh.cp(), ", expected a number that divides ", mesh.dp() * mesh.cp(),
+                         " and is a factor or a multiple of cp");
     }
 
     constexpr std::size_t ep() const noexcept { return ep_; }

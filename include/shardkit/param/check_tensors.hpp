@@ -26,9 +26,7 @@ namespace shardkit::detail SHARDKIT_FORM {
 
 SHARDKIT_CORE_INLINE void check_tensors(std::string_view path, std::span<const ParameterRecord> tensors,
                                         SourceLocation where) {
-    const auto require = [&](bool holds, const auto&... text) {
-        if (!holds) { throw_invalid_argument(where, "'", path, text...); }
-    };
+    const auto require = [&](bool holds, const auto&... text) { require_argument(holds, where, "'", path, text...); };
     require(!tensors.empty(), "': the list has no tensor, expected at least one");
     std::map<std::string_view, std::size_t> known;
     for (std::size_t i = 0; i < tensors.size(); ++i) {

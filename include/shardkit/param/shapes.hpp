@@ -32,10 +32,8 @@ constexpr ShapeOf<P> shape(N... extents) {
 /// Makes the shape of parameter P from an array or span of extents: shape<Weight>(dims).
 template <ParamType P, detail::Contiguous Extents>
 constexpr ShapeOf<P> shape(const Extents& extents, SourceLocation where = SourceLocation::current()) {
-    if (std::size(extents) != P::rank) {
-        throw_invalid_argument(where, "shape of '", static_cast<std::string_view>(P::name), "': ", std::size(extents),
-                               " extents, expected ", std::size_t{P::rank});
-    }
+    require_argument(std::size(extents) == P::rank, where, "shape of '", static_cast<std::string_view>(P::name),
+                     "': ", std::size(extents), " extents, expected ", std::size_t{P::rank});
     ShapeOf<P> made;
     for (std::size_t d = 0; d < P::rank; ++d) { made.extents[d] = static_cast<std::size_t>(std::data(extents)[d]); }
     return made;

@@ -36,10 +36,8 @@ class NamedTensor {
                 SourceLocation where = SourceLocation::current())
         : name_(std::move(name)), attributes_(attributes) {
         const std::size_t rank = std::size(extents);
-        if (rank > TensorShape::max_rank) {
-            throw_invalid_argument(where, "tensor '", name_, "': ", rank, " extents, expected at most ",
-                                   TensorShape::max_rank);
-        }
+        require_argument(rank <= TensorShape::max_rank, where, "tensor '", name_, "': ", rank,
+                         " extents, expected at most ", TensorShape::max_rank);
         shape_.rank = rank;
         for (std::size_t d = 0; d < rank; ++d) {
             shape_.extents[d] = static_cast<std::size_t>(std::data(extents)[d]);
@@ -89,10 +87,8 @@ class TensorList {
                    SourceLocation where = SourceLocation::current()) {
         const auto given = std::ranges::distance(std::ranges::begin(names), std::ranges::end(names));
         const auto counted = std::ranges::distance(std::ranges::begin(sizes), std::ranges::end(sizes));
-        if (given != counted) {
-            throw_invalid_argument(where, "TensorList: ", given, " names and ", counted,
-                                   " sizes, expected one size for each name");
-        }
+        require_argument(given == counted, where, "TensorList: ", given, " names and ", counted,
+                         " sizes, expected one size for each name");
         auto size = std::ranges::begin(sizes);
         for (const std::string_view name : names) {
             add({std::string(name), {static_cast<std::size_t>(*size)}, attributes, where});

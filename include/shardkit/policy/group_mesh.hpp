@@ -50,18 +50,15 @@ class GroupMesh {
     static constexpr AxisGrid split(const AxisGrid& mesh, const rules::PolicyValues& policy, bool experts,
                                     std::string_view path, SourceLocation where) {
         const std::size_t dp = mesh.extent(Dp::name);
-        if (policy.shard_group == 0 || dp % policy.shard_group != 0) {
-            throw_invalid_argument(where, "'", path, "': policy ", policy.name, " with shard groups of ",
-                                   policy.shard_group, " does not divide dp = ", dp);
-        }
+        require_argument(policy.shard_group != 0 && dp % policy.shard_group == 0, where, "'", path, "': policy ",
+                         policy.name, " with shard groups of ", policy.shard_group, " does not divide dp = ", dp);
         if (!experts) {
             return mesh.split_axis(Dp::name, policy.shard_group, DpReplicate::name, DpShard::name, where);
         }
-        if (policy.shard_group * mesh.extent(Cp::name) % mesh.experts() != 0) {
-            throw_invalid_argument(where, "'", path, "': policy ", policy.name, " with shard groups of ",
-                                   policy.shard_group, " of dp = ", dp, " x cp = ", mesh.extent(Cp::name),
-                                   ", whose ranks ep = ", mesh.experts(), " does not divide");
-        }
+        require_argument(policy.shard_group * mesh.extent(Cp::name) % mesh.experts() == 0, where, "'", path,
+                         "': policy ", policy.name, " with shard groups of ", policy.shard_group, " of dp = ", dp,
+                         " x cp = ", mesh.extent(Cp::name), ", whose ranks ep = ", mesh.experts(),
+                         " does not divide");
         return mesh.split_experts(policy.shard_group, where);
     }
 

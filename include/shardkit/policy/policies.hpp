@@ -76,9 +76,7 @@ struct HybridShard<dynamic> : FullShard {
   protected:
     constexpr HybridShard(std::string_view policy, std::size_t ranks_per_group, SourceLocation where)
         : ranks_per_group_(ranks_per_group) {
-        if (ranks_per_group == 0) {
-            throw_invalid_argument(where, policy, ": group of 0 ranks, expected at least 1");
-        }
+        require_argument(ranks_per_group != 0, where, policy, ": group of 0 ranks, expected at least 1");
     }
 
   private:

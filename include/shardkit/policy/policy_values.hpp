@@ -74,7 +74,7 @@ enum class Transition : std::uint8_t { none, slice, all_gather, reduce_scatter, 
 /// @throws std::invalid_argument for a change to partial, which does not exist
 constexpr Transition transition(Placement from, Placement to, SourceLocation where = SourceLocation::current()) {
     if (from == to) { return Transition::none; }
-    if (to == Placement::partial) { throw_invalid_argument(where, "placement: a value cannot become partial"); }
+    require_argument(to != Placement::partial, where, "placement: a value cannot become partial");
     if (from == Placement::partial) {
         return to == Placement::sharded ? Transition::reduce_scatter : Transition::all_reduce;
     }

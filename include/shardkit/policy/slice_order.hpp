@@ -18,9 +18,7 @@ struct Slices {
 
     /// @throws std::invalid_argument for a number that is no power of two
     constexpr explicit Slices(std::size_t number, SourceLocation where = SourceLocation::current()) : count(number) {
-        if (!std::has_single_bit(number)) {
-            throw_invalid_argument(where, "Slices: ", number, " given, expected a power of two");
-        }
+        require_argument(std::has_single_bit(number), where, "Slices: ", number, " given, expected a power of two");
     }
 };
 

@@ -128,9 +128,8 @@ class DryStep {
 
   private:
     SHARDKIT_CONSTEXPR_VECTOR const detail::GroupStep& of(std::size_t group, SourceLocation where) const {
-        if (group >= groups_.size()) {
-            throw_invalid_argument(where, "DryStep: group ", group, " given, expected one below ", groups_.size());
-        }
+        require_argument(group < groups_.size(), where, "DryStep: group ", group, " given, expected one below ",
+                         groups_.size());
         return groups_[group];
     }
     /// Without a schedule that leads, the last window's end releases the copy.

@@ -108,17 +108,14 @@ class StepSimulation {
           ended_(filled(schedule.size(), 0.0)),
           batches_(filled(costs.batches.size(), 0.0)) {
         require_described(schedule, groups, where);
-        if (costs.groups.size() != groups.size()) {
-            throw_invalid_argument(where, "simulate: seconds of ", costs.groups.size(), " groups given, expected of ",
-                                   groups.size());
-        }
+        require_argument(costs.groups.size() == groups.size(), where, "simulate: seconds of ", costs.groups.size(),
+                         " groups given, expected of ", groups.size());
         require_possible(costs, where);
         for (const schedule::Op& op : schedule.ops()) {
             if (op.act == Act::reduce) { sums_ = op.lane; }
-            if (schedule::is_of_batch(op.act) && op.microbatch >= costs.batches.size()) {
-                throw_invalid_argument(where, "simulate: seconds of ", costs.batches.size(),
-                                       " batches of matrices given, expected of batch ", op.microbatch, " too");
-            }
+            require_argument(!schedule::is_of_batch(op.act) || op.microbatch < costs.batches.size(), where,
+                             "simulate: seconds of ", costs.batches.size(),
+                             " batches of matrices given, expected of batch ", op.microbatch, " too");
         }
         const planner::PlanOptions options{.optimizer_states = costs.optimizer_states,
                                            .offload_slot_bytes = costs.offload_slot_bytes};

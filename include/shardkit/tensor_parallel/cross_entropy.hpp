@@ -43,11 +43,10 @@ class CrossEntropy {
         using Kernels = host::AnyKernels;
         const auto stream = rank_.compute_stream();
         const std::size_t tokens = targets.size();
-        if (tokens > largest_.size() || logits.size() != tokens * part_.size || losses.size() != tokens) {
-            throw_invalid_argument(where, "tp::CrossEntropy: ", logits.size(), " logits and ", losses.size(),
-                                   " losses for ", tokens, " tokens, expected ", part_.size,
-                                   " logits and a loss for each of at most ", largest_.size(), " tokens");
-        }
+        require_argument(tokens <= largest_.size() && logits.size() == tokens * part_.size && losses.size() == tokens,
+                         where, "tp::CrossEntropy: ", logits.size(), " logits and ", losses.size(), " losses for ",
+                         tokens, " tokens, expected ", part_.size, " logits and a loss for each of at most ",
+                         largest_.size(), " tokens");
         const detail::Rows<A> rows{logits.data(), tokens, part_.size, part_.used()};
         const detail::Rows<const A> read{logits.data(), tokens, part_.size, part_.used()};
         A* const largest = largest_.data();

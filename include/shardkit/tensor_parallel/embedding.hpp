@@ -73,10 +73,9 @@ template <class Kernels, class Stream, class Token, class T, class A>
 void embed(const Stream& stream, std::span<const Token> tokens, const VocabularyPart& part, std::span<const T> weight,
            std::span<A> output, SourceLocation where = SourceLocation::current()) {
     const std::size_t width = part.size == 0 ? 0 : weight.size() / part.size;
-    if (weight.size() != part.size * width || output.size() != tokens.size() * width) {
-        throw_invalid_argument(where, "tp::embed: ", weight.size(), " weights of ", part.size, " rows and ",
-                               output.size(), " outputs of ", tokens.size(), " tokens, expected rows of one width");
-    }
+    require_argument(weight.size() == part.size * width && output.size() == tokens.size() * width, where,
+                     "tp::embed: ", weight.size(), " weights of ", part.size, " rows and ", output.size(),
+                     " outputs of ", tokens.size(), " tokens, expected rows of one width");
     Kernels::for_each_index(
         stream, output.size(),
         detail::EmbedElement<Token, T, A>{tokens.data(), part, width, weight.data(), output.data()});
@@ -95,11 +94,9 @@ void embed_backward(const Stream& stream, std::span<const Token> tokens, const V
                     std::span<const A> d_output, std::span<T> d_weight,
                     SourceLocation where = SourceLocation::current()) {
     const std::size_t width = part.size == 0 ? 0 : d_weight.size() / part.size;
-    if (d_weight.size() != part.size * width || d_output.size() != tokens.size() * width) {
-        throw_invalid_argument(where, "tp::embed_backward: ", d_weight.size(), " gradients of ", part.size,
-                               " rows and ", d_output.size(), " of ", tokens.size(),
-                               " tokens, expected rows of one width");
-    }
+    require_argument(d_weight.size() == part.size * width && d_output.size() == tokens.size() * width, where,
+                     "tp::embed_backward: ", d_weight.size(), " gradients of ", part.size, " rows and ",
+                     d_output.size(), " of ", tokens.size(), " tokens, expected rows of one width");
     const std::size_t workers = shardkit::detail::row_workers<Kernels>(stream);
     const std::size_t parts = workers == 1 ? 1 : std::bit_floor(std::min(part.size, detail::most_embedding_parts));
     Kernels::for_each_index(stream, parts * workers,

@@ -19,11 +19,9 @@ struct VocabularyPart {
     /// @throws std::invalid_argument unless `parts` divides `padded` and vocabulary <= padded
     static VocabularyPart of(std::size_t vocabulary, std::size_t padded, std::size_t parts, std::size_t index,
                              SourceLocation where = SourceLocation::current()) {
-        if (padded % parts != 0 || padded < vocabulary) {
-            throw_invalid_argument(where, "VocabularyPart: a vocabulary of ", vocabulary, " padded to ", padded,
-                                   " over tp = ", parts, ", expected a multiple of ", parts,
-                                   " that is no less than the vocabulary");
-        }
+        require_argument(padded % parts == 0 && padded >= vocabulary, where, "VocabularyPart: a vocabulary of ",
+                         vocabulary, " padded to ", padded, " over tp = ", parts, ", expected a multiple of ", parts,
+                         " that is no less than the vocabulary");
         return {vocabulary, padded / parts * index, padded / parts};
     }
 

@@ -96,10 +96,8 @@ std::vector<ValuesHash> hash_held(const Model& model, const Wanted& wanted, Sour
 namespace shardkit::detail SHARDKIT_FACE {
 SHARDKIT_CORE_INLINE std::uint64_t hash_of_part(const PlacedParameter& parameter, const void* part, std::size_t count,
                                                 std::size_t bytes, SourceLocation where) {
-    if (count != parameter.part.numel()) {
-        throw_invalid_argument(where, "hash_of_part: '", parameter.name, "' with ", count, " elements, expected ",
-                               parameter.part.numel());
-    }
+    require_argument(count == parameter.part.numel(), where, "hash_of_part: '", parameter.name, "' with ", count,
+                     " elements, expected ", parameter.part.numel());
     std::uint64_t hash = 0;
     with_word(bytes, [&]<class Word>(Word /*any*/) {
         DigestElements<Word>{part, count, 1, parameter.part, 0, 1, hash_seed(parameter), &hash}(0);
