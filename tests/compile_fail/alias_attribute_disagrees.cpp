@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Params<...>: an alias and the parameter it names disagree on Frozen or NoDecay
+// expected-error: Params<...>: an alias and the parameter it names disagree on TensorParallel, Frozen or NoDecay
 #include <shardkit/param/params.hpp>
 
 namespace sk = shardkit;

@@ -248,47 +248,39 @@ class StepCursor final : public spi::StepObserver {
     /// Gives the communication that is due to its streams.
     void advance(SourceLocation where) {
         where_ = where;
-        while (at_ < program().steps.size() && !schedule::is_of_program(program().steps[at_].op.act)) {
+        for (; at_ < program().steps.size() && !schedule::is_of_program(program().steps[at_].op.act); ++at_) {
             try {
-                ranges().start(at_);
-                const bool gathers = program().steps[at_].op.act == Act::gather;
-                const auto stream = gathers ? rank_.communication_stream() : rank_.reduction_stream();
-                await_issue(program().steps[at_], stream);
-                stamps_.communicates(at_, stream);
-                issue(program().steps[at_], stream, where);
-                stamps_.communicated(at_, stream);
-                ranges().end(at_);
+                issue(program().steps[at_], where);
             } catch (...) {
                 failure_ = std::current_exception();
                 throw;
             }
-            ++at_;
         }
     }
-    /// Makes the stream wait for what its collectives need. Those wait for what is computed themselves, but where
-    /// they are measured this is to be no communication.
-    void await_issue(const Step& step, const Stream& stream) {
-        if (step.takes != none) { await(step.takes, stream); }
-        if (!stamps_.taken()) [[likely]] { return; }
+    void issue(const Step& step, SourceLocation where) {
+        const Act act = step.op.act;
+        const auto stream = act == Act::gather ? rank_.communication_stream() : rank_.reduction_stream();
         Group& group = *led_[step.op.group];
-        if (step.op.act == Act::gather) { group.parameters().await_update(); }
-        if (step.op.act == Act::reduce) { group.gradients().await_added(); }
-    }
-    void issue(const Step& step, const Stream& stream, SourceLocation where) {
-        const std::uint32_t g = step.op.group;
-        Group& group = *led_[g];
-        if (step.op.act == Act::gather) {
-            group.parameters().hold(memory(step.takes), where);
-            holds_[g] = step.takes != none ? 1 : 0;
-            return;
+        ranges().start(at_);
+        await(step.takes, stream);
+        if (stamps_.taken()) [[unlikely]] {  // what its collectives wait for themselves is to be no communication
+            if (act == Act::gather) { group.parameters().await_update(); }
+            if (act == Act::reduce) { group.gradients().await_added(); }
         }
-        if (step.op.act == Act::reduce) {
+        stamps_.communicates(at_, stream);
+        if (act == Act::gather) {
+            group.parameters().hold(memory(step.takes), where);
+            holds_[step.op.group] = step.takes != none ? 1 : 0;
+        } else if (act == Act::reduce) {
             if (step.takes != none) { group.gradients().place_addend(memory(step.takes)); }
             group.gradients().reduce_added(where);
-            if (step.takes != none) { given_back()[step.takes] = stream.record(); }
-            if (step.gives_back != none) { given_back()[step.gives_back] = stream.record(); }
+            give_back(step.takes, stream);
+            give_back(step.gives_back, stream);
+        } else {
+            group.gradients().finish(where);
         }
-        if (step.op.act == Act::all_reduce) { group.gradients().finish(where); }
+        stamps_.communicated(at_, stream);
+        ranges().end(at_);
     }
 
     /// The acts on batches are made within the updates that follow.
@@ -310,9 +302,13 @@ class StepCursor final : public spi::StepObserver {
         }
     }
     void await(std::size_t slot, const Stream& stream) {
+        if (slot == none) { return; }
         for (const std::size_t before : program().plan.slots[slot].after) {
             if (before != none) { stream.wait(given_back()[before]); }
         }
+    }
+    void give_back(std::size_t slot, const Stream& stream) {
+        if (slot != none) { given_back()[slot] = stream.record(); }
     }
     void* memory(std::size_t slot) const noexcept {
         return slot == none ? nullptr : arena_.data() + program().plan.slots[slot].offset;

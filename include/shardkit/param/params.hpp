@@ -110,27 +110,16 @@ struct StoredTraits<std::tuple<P...>> {
         ((!attributes_of<P>.experts || (P::rank > 0 && !tp_splits_stack(attributes_of<P>))) && ...);
 };
 
-/// Whether an alias states nothing about tensor parallelism, or the same as its target.
+/// Whether an alias states nothing about tensor parallelism, Frozen and NoDecay, or the same as its target.
 template <class Q>
-inline constexpr bool splits_as_target = [] {
-    if constexpr (requires { typename Q::TensorParallel; }) {
-        return tp_placement_of<Q> == tp_placement_of<typename AliasTarget<Q>::type>;
-    } else {
-        return true;
-    }
-}();
-
-/// Whether an alias states nothing about Frozen and NoDecay, or the same as its target.
-template <class Q>
-inline constexpr bool chosen_as_target = [] {
+inline constexpr bool states_as_target = [] {
+    constexpr ParameterAttributes own = attributes_of<Q>;
     constexpr ParameterAttributes target = attributes_of<typename AliasTarget<Q>::type>;
-    if constexpr (requires { Q::frozen; }) {
-        if (Q::frozen != target.frozen) { return false; }
-    }
-    if constexpr (requires { Q::decay; }) {
-        if (Q::decay != target.decay) { return false; }
-    }
-    return true;
+    bool same = true;
+    if constexpr (requires { typename Q::TensorParallel; }) { same = own.tp == target.tp; }
+    if constexpr (requires { Q::frozen; }) { same = same && own.frozen == target.frozen; }
+    if constexpr (requires { Q::decay; }) { same = same && own.decay == target.decay; }
+    return same;
 }();
 
 }  // namespace detail
@@ -174,10 +163,8 @@ struct Params {
     static_assert(
         detail::StoredTraits<Stored>::stacks_whole,
         "Params<...>: ep::Split needs a first dimension that counts experts, which tp::Split<0> does not cut");
-    static_assert((detail::splits_as_target<P> && ...),
-                  "Params<...>: an alias and the parameter it names disagree on TensorParallel");
-    static_assert((detail::chosen_as_target<P> && ...),
-                  "Params<...>: an alias and the parameter it names disagree on Frozen or NoDecay");
+    static_assert((detail::states_as_target<P> && ...),
+                  "Params<...>: an alias and the parameter it names disagree on TensorParallel, Frozen or NoDecay");
 
     template <std::size_t Index>
     using At = std::tuple_element_t<Index, Stored>;
