@@ -154,13 +154,12 @@ class MatrixPlanner {
                            bytes, {root != rank ? bytes : 0, host_of(root) != host_of(rank) ? bytes : 0});
             }
         }
-        const auto mean = [&](ByteCount of_all) {
-            return static_cast<double>(of_all.value) / static_cast<double>(ranks);
-        };
-        for (const PlannedRow& row : copies.rows()) {
-            const PlannedTraffic& all = row.traffic;
-            plan.from_owners.add_mean(row.verb, row.axes, mean(ByteCount(all.calls)), mean(all.payload),
-                                      mean(all.moved), mean(all.between_hosts));
+        const auto value = [](ByteCount bytes) { return static_cast<double>(bytes.value); };
+        for (const auto& [verb, axes, all] : copies.rows()) {
+            plan.from_owners.add_mean(verb,
+                                      {axes, static_cast<double>(all.calls), value(all.payload), value(all.moved),
+                                       value(all.between_hosts)},
+                                      static_cast<double>(ranks));
         }
         return plan;
     }

@@ -53,6 +53,12 @@ struct PlannedRow {
     friend constexpr bool operator==(const PlannedRow&, const PlannedRow&) noexcept = default;
 };
 
+/// Traffic that differs between ranks: what they make of it together, or a mean.
+struct MeanTraffic {
+    PlannedAxes axes;
+    double calls = 0, payload = 0, moved = 0, between_hosts = 0;
+};
+
 /// The collectives and bytes on the wire of one training step. A group of one rank communicates nothing.
 class TrafficPlan {
   public:
@@ -99,14 +105,15 @@ class TrafficPlan {
         }
         add(verb, axes, calls, bytes, moved);
     }
-    /// Adds calls that not every rank makes, as the rounded mean over all ranks.
-    constexpr void add_mean(Verb verb, const PlannedAxes& axes, double calls, double payload, double moved,
-                            double between_hosts = 0) {
-        const auto rounded = [](double exact) {
+    /// Adds calls that not every rank makes, as the rounded mean of what so many ranks make together.
+    constexpr void add_mean(Verb verb, const MeanTraffic& all, double ranks = 1) {
+        const auto rounded = [&](double together) {
+            const double exact = together / ranks;
             const auto down = static_cast<std::uint64_t>(exact);
             return exact - static_cast<double>(down) < 0.5 ? down : down + 1;
         };
-        add_all(verb, axes, rounded(calls), rounded(payload), {rounded(moved), rounded(between_hosts)});
+        add_all(verb, all.axes, rounded(all.calls), rounded(all.payload),
+                {rounded(all.moved), rounded(all.between_hosts)});
     }
     /// Adds the traffic of another plan.
     constexpr TrafficPlan& operator+=(const TrafficPlan& other) {
@@ -135,11 +142,12 @@ class TrafficPlan {
             moved.bytes += received;
             busiest = std::max({busiest, sent, received});
         }
-        const auto each = [&](std::uint64_t all) {
-            return static_cast<double>(calls) * static_cast<double>(all) / static_cast<double>(ranks);
+        const auto all = [&](std::uint64_t of_call) {
+            return static_cast<double>(calls) * static_cast<double>(of_call);
         };
-        add_mean(Verb::all_to_all_uneven, axes, static_cast<double>(calls), each(payload), each(moved.bytes),
-                 each(moved.between_hosts));
+        add_mean(Verb::all_to_all_uneven,
+                 {axes, all(ranks), all(payload), all(moved.bytes), all(moved.between_hosts)},
+                 static_cast<double>(ranks));
         row(Verb::all_to_all_uneven, axes).traffic.busiest += ByteCount(calls * busiest);
     }
     friend constexpr bool operator==(const TrafficPlan& a, const TrafficPlan& b) noexcept {
@@ -206,15 +214,8 @@ constexpr planner::MovedBytes moved_by_norm(const AxisGrid& mesh, const engine::
     return all_reduce_moved(bytes, bytes, mesh.size(), engine.of_sum(ReduceOp::sum, bytes, sizeof(double)), hosts);
 }
 
-/// The sums of one model over tp, all together. The ranks whose shards contain partial sums of a group make them.
-struct TpSums {
-    planner::PlannedAxes axes;
-    double calls = 0;
-    double payload = 0;
-    double moved = 0;
-    double between_hosts = 0;
-};
-constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlacementTable& table,
+/// Adds the sums of a group over tp. The ranks whose shards contain partial sums of the group make them.
+constexpr void add_tp_sums(planner::MeanTraffic& sums, const GroupDescription& g, const PlacementTable& table,
                            const CollectiveRow& row, std::size_t ranks, const HostSpread& hosts, std::uint64_t calls,
                            const engine::Traits& engine) {
     const std::size_t holders = g.parts_of(table.reduced);
@@ -264,7 +265,7 @@ template <class Counts>
 constexpr planner::TrafficPlan traffic_of(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                           const planner::PlanOptions& options, const Counts& counts) {
     planner::TrafficPlan plan;
-    TpSums tp_sums;
+    planner::MeanTraffic tp_sums;
     GroupAxes group_axes;
     for (std::size_t number = 0; number < groups.size(); ++number) {
         const GroupDescription& g = groups[number];
@@ -288,8 +289,7 @@ constexpr planner::TrafficPlan traffic_of(std::span<const GroupDescription> grou
             }
         }
     }
-    plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved,
-                  tp_sums.between_hosts);
+    plan.add_mean(Verb::all_reduce, tp_sums);
     if (mesh.size() > 1 && options.norms_per_step > 0) {
         plan.add(Verb::all_reduce, planner::PlannedAxes::world(), options.norms_per_step,
                  NormNumbers::sent * sizeof(double),
