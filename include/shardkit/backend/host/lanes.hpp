@@ -29,17 +29,16 @@
 //   loops.inc      run_lanes, pack_sums, add_near: the loops that for_each_lanes.hpp chooses from
 //   sums.inc       sum_lanes: the loop of rank_order_reduction
 //   states.inc     run_state_blocks: the loop of updates whose states are bf16 or blocks of 8 bits
-// Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX there is
-// also `avx2`, chosen at run time: square roots and divisions take half the time, and fp16 is converted by
-// instructions (F16C). It fuses only multiplications by one into additions, so both give the same bits.
-// Only the faster of the two has sum_lanes: processors before AVX2 add up block after block.
-// For states that are not stored as they are computed with there is `wide`, on registers of 64 bytes: coding takes
-// more of the processor than of memory. It is there where the unit is compiled for AVX-512, and at run time where
-// `avx2` is, by GCC alone: AVX-512 brings fused multiplications and additions, and no option of a region keeps clang
-// from them in a user's rule. Nor is it there with -ffinite-math-only, where GCC divides by approximations of unlike
-// bits.
-// Some instructions are in assembly: <immintrin.h> would take a fifth of the whole umbrella's compile time, and the
-// builtins behind it are the compilers' own, which clang 22 has not all that clang 14 had.
+// Namespace `compiled` uses the instructions that the translation unit is compiled for. On x86 without AVX2, F16C and
+// FMA there is also `avx2`, chosen at run time: square roots and divisions take half the time, and fp16 is converted
+// by instructions (F16C). It fuses only multiplications by one into additions, so both give the same bits. Only the
+// faster of the two has sum_lanes: processors before AVX2 add up block after block. For states that are not stored as
+// they are computed with there is `wide`, on registers of 64 bytes: coding takes more of the processor than of
+// memory. It is there where the unit is compiled for AVX-512, and at run time where `avx2` is, by GCC alone: AVX-512
+// brings fused multiplications and additions, and no option of a region keeps clang from them in a user's rule. Nor
+// is it there with -ffinite-math-only, where GCC divides by approximations of unlike bits. Some instructions are in
+// assembly: <immintrin.h> would take a fifth of the whole umbrella's compile time, and the builtins behind it are the
+// compilers' own, which clang 22 has not all that clang 14 had.
 
 namespace shardkit::host::detail {
 
@@ -124,16 +123,10 @@ inline constexpr std::size_t summed_elements = 8 * widest_register / sizeof(A);
 
 }  // namespace shardkit::host::detail
 
-#if defined(__AVX__)
+#if defined(SHARDKIT_HOST_V3)
 #define SHARDKIT_TARGET_BYTES 32
 #else
 #define SHARDKIT_TARGET_BYTES 16
-#endif
-#if defined(__AVX2__)
-#define SHARDKIT_TARGET_AVX2
-#endif
-#if defined(__F16C__) && defined(__FMA__)
-#define SHARDKIT_TARGET_F16C
 #endif
 #define SHARDKIT_TARGET compiled
 #define SHARDKIT_TARGET_CODE
@@ -173,7 +166,7 @@ constexpr bool use_wide() noexcept { return false; }
 #endif
 }  // namespace shardkit::host::detail SHARDKIT_HOST_TARGET
 
-#if defined(__x86_64__) && !defined(__AVX__)
+#if defined(__x86_64__) && !defined(SHARDKIT_HOST_V3)
 // GCC splits long vectors in functions that may not use long registers before it inlines, so there every function of
 // the region needs the target. clang splits them last, and inlines better without it.
 #if !defined(__clang__)
@@ -181,8 +174,6 @@ constexpr bool use_wide() noexcept { return false; }
 #pragma GCC target("avx2,f16c")
 #endif
 #define SHARDKIT_TARGET_BYTES 32
-#define SHARDKIT_TARGET_AVX2
-#define SHARDKIT_TARGET_F16C
 #define SHARDKIT_TARGET avx2
 #define SHARDKIT_TARGET_CODE [[gnu::target("avx2,f16c")]]
 #include <shardkit/backend/host/target_loops.inc>

@@ -8,24 +8,17 @@
 // the NaN that it should be, and so do the core of the compiled form, which does not contract, and a trainer's files
 // of it, as no macro says whether they do.
 
-#if defined(__AVX__)
+#if defined(__AVX2__) && defined(__F16C__) && defined(__FMA__)  // as x86-64-v3 has
+#define SHARDKIT_HOST_V3
+#define SHARDKIT_HOST_AVX ::inline with_v3
+#elif defined(__AVX__)
 #define SHARDKIT_HOST_AVX ::inline with_avx
 #else
 #define SHARDKIT_HOST_AVX
 #endif
-#if defined(__AVX2__)
-#define SHARDKIT_HOST_AVX2 ::inline with_avx2
-#else
-#define SHARDKIT_HOST_AVX2
-#endif
-#if defined(__F16C__) && defined(__FMA__)
-#define SHARDKIT_HOST_F16C ::inline with_f16c
-#else
-#define SHARDKIT_HOST_F16C
-#endif
 #if defined(__AVX512F__)
 #define SHARDKIT_HOST_WIDE ::inline with_avx512
-#elif defined(__x86_64__) && !defined(__AVX__) && !defined(__clang__) && !__FINITE_MATH_ONLY__
+#elif defined(__x86_64__) && !defined(SHARDKIT_HOST_V3) && !defined(__clang__) && !__FINITE_MATH_ONLY__
 #define SHARDKIT_WIDE_AT_RUN_TIME
 #define SHARDKIT_HOST_WIDE ::inline wide_at_run_time
 #else
@@ -49,5 +42,4 @@
 #define SHARDKIT_HOST_FORM
 #endif
 
-#define SHARDKIT_HOST_TARGET \
-    SHARDKIT_HOST_FORM SHARDKIT_HOST_MATH SHARDKIT_HOST_AVX SHARDKIT_HOST_AVX2 SHARDKIT_HOST_F16C SHARDKIT_HOST_WIDE
+#define SHARDKIT_HOST_TARGET SHARDKIT_HOST_FORM SHARDKIT_HOST_MATH SHARDKIT_HOST_AVX SHARDKIT_HOST_WIDE
