@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Gradients: this parameter is not in the group
+// expected-error: this parameter is not in the group
 #include "model.hpp"
 
 void backward(sk::Accumulation& accumulation, Layer& layer) {

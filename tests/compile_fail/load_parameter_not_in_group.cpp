@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Sharded: this parameter is not in the group
+// expected-error: this parameter is not in the group
 #include "model.hpp"
 
 void load(Layer& layer, std::span<const float> values) {

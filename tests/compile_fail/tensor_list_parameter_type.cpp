@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Window: this parameter is not in the group
+// expected-error: this parameter is not in the group
 #include <shardkit/param/tensor_list.hpp>
 
 #include "model.hpp"

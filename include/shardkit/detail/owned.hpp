@@ -8,7 +8,8 @@ namespace shardkit::detail {
 
 /// A std::unique_ptr for headers of the face: <memory> would add a quarter to what a file of the compiled form takes
 /// to compile, and g++ makes about thirty functions of a std::unique_ptr of one more type, without optimization.
-template <class T>
+/// `ends`: the function that ends an object which was not made by new.
+template <class T, auto ends = nullptr>
 class Owned {
   public:
     using Element = std::remove_extent_t<T>;
@@ -37,7 +38,9 @@ class Owned {
 
   private:
     [[gnu::always_inline]] void end() noexcept {
-        if constexpr (std::is_array_v<T>) {
+        if constexpr (!std::is_null_pointer_v<decltype(ends)>) {
+            if (object_ != nullptr) { ends(*object_); }
+        } else if constexpr (std::is_array_v<T>) {
             delete[] object_;
         } else {
             delete object_;

@@ -52,7 +52,7 @@ SHARDKIT_CORE_INLINE void read_full_gradient(Group& group, std::size_t parameter
                                              const TensorValueTarget& values, SourceLocation where) {
     group.read_full_gradient(parameter, scale, values, where);
 }
-SHARDKIT_CORE_INLINE void end_group(Group* group) noexcept { delete group; }
+SHARDKIT_CORE_INLINE void end_group(Group& group) noexcept { delete &group; }
 SHARDKIT_CORE_INLINE void refuse_use(SourceLocation where, const char* text) { throw_usage_error(where, text); }
 SHARDKIT_CORE_INLINE void refuse_group(const Group& group, SourceLocation where, const char* text) {
     throw_usage_error(where, "'", group.path(), "': ", text);
@@ -62,7 +62,7 @@ SHARDKIT_CORE_INLINE void open_window(Group& group, Gathers gathers, SourceLocat
 }
 SHARDKIT_CORE_INLINE void use_window(Group& group, SourceLocation opened) { group.use_window(opened); }
 SHARDKIT_CORE_INLINE void close_window(Group& group) noexcept { group.close_window(); }
-SHARDKIT_CORE_INLINE void drop_full(Group& group) noexcept { group.parameters().drop(); }
+SHARDKIT_CORE_INLINE void drop_window(Group& group) noexcept { group.drop_window(); }
 SHARDKIT_CORE_INLINE WholeElements shown_parameter(Group& group, std::size_t parameter) {
     ParameterStore& store = group.parameters();
     const PlacedParameter& its = group.geometry().parameters[parameter];

@@ -17,14 +17,20 @@
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/param/initial_values.hpp>
 #include <shardkit/param/tensor_shape.hpp>
+#include <shardkit/param/tensor_view.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
-#include <shardkit/sharded/window.hpp>
 
 // A group without its types, in both forms. sharded/group_functions.hpp defines what is declared here.
 
 namespace shardkit {
 struct ShardInfo;
-}
+
+/// Whether a window may communicate.
+enum class Gathers : std::uint8_t {
+    when_stale,  ///< the window gathers where the full copy is stale
+    never        ///< a window that would have to gather is refused
+};
+}  // namespace shardkit
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
@@ -54,8 +60,8 @@ void read_full(Group& group, std::size_t parameter, bool wanted, const TensorVal
 void read_full_gradient(Group& group, std::size_t parameter, double scale, const TensorValueTarget& values,
                         SourceLocation where);
 
-/// Ends a group that make_group has made; null: none.
-void end_group(Group* group) noexcept;
+/// Ends a group that make_group has made.
+void end_group(Group& group) noexcept;
 
 /// Throw a UsageError; `refuse_group` puts the group's path before `text`.
 [[noreturn]] void refuse_use(SourceLocation where, const char* text);
@@ -68,14 +74,19 @@ using ShownTo = void (*)(void* to, ElementType type, void* values);
 void open_window(Group& group, Gathers gathers, SourceLocation where);
 void use_window(Group& group, SourceLocation opened);
 void close_window(Group& group) noexcept;
-/// Drops the full copy of a window that was never used.
-void drop_full(Group& group) noexcept;
+/// Closes a window that was never used; its gather may still run.
+void drop_window(Group& group) noexcept;
 /// Elements of a whole tensor in the engine's memory.
 struct WholeElements {
     void* at;
     const TensorShape* shape;
     const std::uint64_t* generation;  ///< which views compare in a checked build
     const float* scales;              ///< of codes, else null
+
+    template <class T>
+    TensorView<T> view(SourceLocation opened) const {
+        return {static_cast<T*>(at), *shape, *generation, opened};
+    }
 };
 WholeElements shown_parameter(Group& group, std::size_t parameter);
 
@@ -86,6 +97,21 @@ WholeElements gradient_of(Group& group, std::size_t parameter, std::size_t sourc
 bool overwrites(Group& group, std::size_t parameter) noexcept;
 /// How many gradients of each parameter a handle has.
 std::size_t sources_of(const Group& group) noexcept;
+
+/// Returns the number of a parameter of a group with these Params, given by its type, name or number.
+/// @throws std::invalid_argument when the group has none of that name or number
+template <class Params, class P>
+std::size_t number_in(const Group& group, const P& parameter, SourceLocation where) {
+    if constexpr (std::integral<P>) {
+        return number_of(group, static_cast<std::ptrdiff_t>(parameter), where);
+    } else if constexpr (std::convertible_to<const P&, std::string_view>) {
+        return number_of(group, std::string_view(parameter), where);
+    } else {
+        constexpr bool in_group = Params::template contains<P>;
+        static_assert(in_group, "this parameter is not in the group");
+        if constexpr (in_group) { return Params::template index<P>; }
+    }
+}
 
 /// Sets every element from value(path, parameter name, index in the whole tensor), or value(path, name)(index).
 template <class F>
@@ -151,14 +177,8 @@ class GroupRef {
         if constexpr (detail::ValuesRules<const Values>::are_read) {
             using Value = detail::ElementIn<const Values>;
             const std::span<const Value> read = detail::elements_of(values);
-            std::size_t number = 0;
-            if constexpr (std::integral<NameOrNumber>) {
-                number = detail::number_of(*group_, static_cast<std::ptrdiff_t>(parameter), where);
-            } else {
-                number = detail::number_of(*group_, std::string_view(parameter), where);
-            }
-            detail::load_values(*group_, number, detail::TensorValueSource::of(read), read.size(),
-                                std::as_bytes(read), where);
+            detail::load_values(*group_, detail::number_in<void>(*group_, parameter, where),
+                                detail::TensorValueSource::of(read), read.size(), std::as_bytes(read), where);
         }
     }
 

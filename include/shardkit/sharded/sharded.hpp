@@ -19,13 +19,19 @@
 #include <shardkit/param/initial_values.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/policy/chosen_parameters.hpp>
+#include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/policy/shard_policy.hpp>
+#include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_ref.hpp>
-#include <shardkit/sharded/sharded_state.hpp>
+#include <shardkit/sharded/group_values.hpp>
 #include <shardkit/sharded/tensor_value_source.hpp>
 #include <shardkit/sharded/window.hpp>
 #ifndef SHARDKIT_COMPILED
 #include <shardkit/backend/host/any_kernels.hpp>
+#include <shardkit/sharded/fill_values.hpp>
 #include <shardkit/verbs/barrier.hpp>
 #include <shardkit/verbs/communicator.hpp>
 #endif
@@ -64,6 +70,19 @@ struct AdoptedMemory {
 
 }  // namespace shardkit
 
+namespace shardkit::detail SHARDKIT_BUILD {
+#ifdef SHARDKIT_COMPILED
+/// Makes a group of the precision that the core has with these values. `parameters`, `gradients`: the user's
+/// own memory, or empty.
+Group* make_group(Rank& rank, const PrecisionValues& elements, const GroupValues& values,
+                  std::span<std::byte> parameters, std::span<std::byte> gradients, SourceLocation where);
+template <class Precision>
+constexpr const PrecisionValues& elements_for = precision_values<Precision>;
+#else
+template <class Precision>
+constexpr const ElementTable& elements_for = element_table<Precision>;
+#endif
+}  // namespace SHARDKIT_BUILD
 namespace shardkit SHARDKIT_CHECKED_BUILD {
 class Model;
 }
@@ -74,7 +93,7 @@ class Reduced;
 
 namespace shardkit SHARDKIT_BUILD {
 
-template <class State, class Placement>
+template <class Params, class Precision, class Placement>
 class Gradients;
 
 /// A group of parameters in flat buffers that a policy shards over the data-parallel ranks of a mesh.
@@ -97,15 +116,14 @@ class Sharded {
     using Tensors = TensorsOf<Group>;  ///< Shapes<Group>, or the TensorList itself
     using Policy = PolicyType;
     using Precision = PrecisionType;
-    using State = detail::ShardedState<Group, Policy, Precision>;
     using Options = ShardedOptions<Group, Policy>;
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
-    using Window = shardkit::Window<State>;
-    using PendingWindow = shardkit::PendingWindow<State>;  ///< a gather that has begun
+    using Window = shardkit::Window<Group, Precision>;
+    using PendingWindow = shardkit::PendingWindow<Group, Precision>;  ///< a gather that has begun
     /// What `gradients` of an Accumulation returns; see step/gradients.hpp. Those of types that are ep::Split are
     /// partial over ExpertDataAxes.
-    using Gradients = shardkit::Gradients<State, Partial<detail::SummedAxes<Group>>>;
+    using Gradients = shardkit::Gradients<Group, Precision, Partial<detail::SummedAxes<Group>>>;
 
     /// @throws std::invalid_argument when a shape is invalid, the policy's shard group does not divide dp, the path
     /// is
@@ -127,7 +145,7 @@ class Sharded {
     }
     Sharded(Rank& rank, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
-        : state_(make(rank, path, tensors, options, {}, where)) {}
+        : Sharded(rank, path, tensors, options, {}, where) {}
 
     /// Rejects a policy in the place of the shapes, with an error that says what to write instead.
     template <ShardPolicy Given>
@@ -192,7 +210,7 @@ class Sharded {
         check_adopted(rank, path, tensors, memory, options, where);
         rank.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
         rank.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
-        return Sharded(make(rank, path, tensors, options, memory, where));
+        return Sharded(rank, path, tensors, options, memory, where);
     }
     /// Returns the number of elements of such a group's full buffer, padding included: what to allocate for `adopt`.
     /// Cost:    arithmetic; no communication
@@ -223,22 +241,23 @@ class Sharded {
     /// Returns a window in work that not all ranks do: with Gathers::never it is local, whatever the policy.
     /// @throws  UsageError when it would have to gather; see summon_full_params
     [[nodiscard]] Window unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
-        live(where).open_window(gathers, where);
-        return PendingWindow(*state_, where).wait();
+        detail::open_window(live(where), gathers, where);
+        return PendingWindow(*group_, where).wait();
     }
 
     /// Starts the gather, with the cost and errors of unshard; `std::move(pending).wait()` returns the window.
     [[nodiscard]] PendingWindow begin_unshard(SourceLocation where = SourceLocation::current()) {
-        live(where).open_window(Gathers::when_stale, where);
-        return PendingWindow(*state_, where);
+        detail::open_window(live(where), Gathers::when_stale, where);
+        return PendingWindow(*group_, where);
     }
 
     /// Ends a window; full parameters are released where the policy says so. Local work.
     /// @throws UsageError when the window is another group's or already ended
     void reshard(Window&& window, SourceLocation where = SourceLocation::current()) {
         if (!window.belongs_to(live(where))) {
-            state_->refuse_group(where, window.open() ? "reshard of a window that belongs to another group"
-                                                      : "reshard of a window that has already ended");
+            detail::refuse_group(*group_, where,
+                                 window.open() ? "reshard of a window that belongs to another group"
+                                               : "reshard of a window that has already ended");
         }
         const Window ends_here(std::move(window));
     }
@@ -258,10 +277,13 @@ class Sharded {
     void initialize(F value, SourceLocation where = SourceLocation::current()) {
         static_assert(!detail::is_opaque<Gather>,
                       "Sharded: opaque bytes are not initialized from numbers; load them, or a checkpoint");
+#ifndef SHARDKIT_COMPILED
         if constexpr (detail::GivesFunctions<F>) {
-            live(where).fill(value, where);
-        } else {
-            live(where).initialize(value, where);
+            detail::fill_values<Precision>(live(where), value, where);
+        } else
+#endif
+        {
+            detail::initialize_values(live(where), value, where);
         }
     }
 
@@ -275,8 +297,8 @@ class Sharded {
         if constexpr (detail::ValuesRules<const Values>::are_read) {
             static_assert(detail::ValuesOfGroup<Gather, const Values>::both_opaque);
             const std::span<const detail::ElementIn<const Values>> read = detail::elements_of(values);
-            detail::load_values(live(where).any_group(), number_of(parameter, where),
-                                detail::TensorValueSource::of(read), read.size(), std::as_bytes(read), where);
+            detail::load_values(live(where), number_of(parameter, where), detail::TensorValueSource::of(read),
+                                read.size(), std::as_bytes(read), where);
         }
     }
 
@@ -287,7 +309,7 @@ class Sharded {
     void read_full(const P& parameter, Values&& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::TargetRules<Values>::are_written) {
             static_assert(detail::ValuesOfGroup<Gather, Values>::both_opaque);
-            detail::read_full(live(where).any_group(), number_of(parameter, where), true,
+            detail::read_full(live(where), number_of(parameter, where), true,
                               detail::TensorValueTarget::of(detail::elements_of(values)), where);
         }
     }
@@ -297,11 +319,11 @@ class Sharded {
                       SourceLocation where = SourceLocation::current()) {
         static_assert(detail::TargetRules<Values>::are_written);
         static_assert(detail::ValuesOfGroup<Gather, Values>::both_opaque);
-        if (root >= live(where).rank().world_size()) {
+        if (root >= rank(where).world_size()) {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
-                                   state_->rank().world_size());
+                                   rank_->world_size());
         }
-        detail::read_full(state_->any_group(), number_of(parameter, where), state_->rank().rank() == root,
+        detail::read_full(*group_, number_of(parameter, where), rank_->rank() == root,
                           detail::TensorValueTarget::of(detail::elements_of(values)), where);
     }
 
@@ -330,37 +352,43 @@ class Sharded {
     /// @throws std::invalid_argument when the group has none of that name or number
     template <class P>
     std::size_t number_of(const P& parameter, SourceLocation where = SourceLocation::current()) const {
-        if constexpr (std::integral<P> || std::convertible_to<const P&, std::string_view>) {
-            return live(where).number_of(parameter, where);
-        } else {
-            static_assert(Group::template contains<P>, "Sharded: this parameter is not in the group");
-            return Group::template index<P>;
-        }
+        return detail::number_in<Group>(live(where), parameter, where);
     }
-    const Policy& policy(SourceLocation where = SourceLocation::current()) const { return live(where).policy(); }
+    const Policy& policy(SourceLocation where = SourceLocation::current()) const {
+        static_cast<void>(live(where));
+        return policy_;
+    }
     bool trainable(SourceLocation where = SourceLocation::current()) const { return ref(where).trainable(); }
-    Rank& rank(SourceLocation where = SourceLocation::current()) const { return live(where).rank(); }
+    Rank& rank(SourceLocation where = SourceLocation::current()) const {
+        static_cast<void>(live(where));
+        return *rank_;
+    }
     /// Returns the group without its types.
-    GroupRef ref(SourceLocation where = SourceLocation::current()) const { return live(where).ref(); }
+    GroupRef ref(SourceLocation where = SourceLocation::current()) const { return GroupRef(live(where)); }
 
   private:
     friend Model;
     friend Accumulation;
-    explicit Sharded(detail::Owned<State> state) : state_(std::move(state)) {}
-
-    /// Returns the state behind this object. @throws UsageError when it was moved from
-    State& live(SourceLocation where) const {
-        if (!state_) [[unlikely]] { State::refuse_use(where, "a Sharded was used after it was moved from"); }
-        return *state_;
-    }
-
-    static detail::Owned<State> make(Rank& rank, std::string_view path, const Tensors& tensors,
-                                     const Options& options, AdoptedMemory<Gather, Gradient> memory,
-                                     SourceLocation where) {
+    /// @throws what make_group and the check of a TensorList throw
+    Sharded(Rank& rank, std::string_view path, const Tensors& tensors, const Options& options,
+            AdoptedMemory<Gather, Gradient> memory, SourceLocation where)
+        : rank_(&rank), policy_(options.policy) {
         static_assert(rules::PolicyRules<Policy>::hold);
-        return detail::Owned<State>(
-            new State(rank, path, tensors, options, memory.parameters, memory.gradients, where));
+        const auto parameters = detail::chosen_parameters<Group, Policy>(path, tensors, options, where);
+        group_ = decltype(group_)(detail::make_group(
+            rank, detail::elements_for<Precision>,
+            {path, parameters, Group::extents, Group::all_names,
+             rules::policy_values(options.policy, rank.grid().extent(Dp::name), where), options.packing,
+             options.master, options.stochastic_rounding, options.gradient_release, options.offload},
+            std::as_writable_bytes(memory.parameters), std::as_writable_bytes(memory.gradients), where));
     }
+
+    /// Returns the group behind this object. @throws UsageError when it was moved from
+    detail::Group& live(SourceLocation where) const {
+        if (!group_) [[unlikely]] { detail::refuse_use(where, "a Sharded was used after it was moved from"); }
+        return *group_;
+    }
+
     static void check_adopted(const Rank& rank, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
@@ -390,7 +418,9 @@ class Sharded {
         check("gradients", memory.gradients.size(), group.sources() * group.buffer_numel);
     }
 
-    detail::Owned<State> state_;
+    Rank* rank_;
+    Policy policy_;
+    detail::Owned<detail::Group, detail::end_group> group_;  // at one address, which windows and handles have
 };
 
 }  // namespace SHARDKIT_BUILD

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
 #include <utility>
 
 #include <shardkit/core/checked.hpp>
-#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
+#include <shardkit/sharded/coded_view.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 
 // clang's typestate attributes: with -Wconsumed, the use of a window after its end is a compile-time warning. A
 // window that is passed by reference has an unknown state and may be used. Other compilers would warn about the
@@ -23,48 +24,23 @@
 #define SHARDKIT_CALLABLE_WHEN_UNCONSUMED
 #endif
 
-namespace shardkit {
-
-/// Whether a window may communicate.
-enum class Gathers : std::uint8_t {
-    when_stale,  ///< the window gathers where the full copy is stale
-    never        ///< a window that would have to gather is refused
-};
-
-}  // namespace shardkit
-
 namespace shardkit SHARDKIT_BUILD {
 
-template <class State>
+template <class Params, class Precision>
 class PendingWindow;
 
 /// A view of the full parameters, readable while it is open. It ends by `reshard(std::move(window))` or at the end of
 /// its scope. Both are local work: no collective runs in a destructor. Several windows of one group may be open at
 /// once.
-template <class State>
+template <class Params, class Precision>
 class SHARDKIT_CONSUMABLE Window {
   public:
-    Window(Window&& other) noexcept : state_(std::exchange(other.state_, nullptr)), opened_(other.opened_) {}
-    Window& operator=(Window&& other) noexcept {
-        Window taken(std::move(other));  // ends the window that this object held
-        std::swap(state_, taken.state_);
-        std::swap(opened_, taken.opened_);
-        return *this;
-    }
-    ~Window() {
-        if (state_ != nullptr) { state_->close_window(); }
-    }
-
     /// Returns a view of the whole parameter P, in the gathered type; a CodedView where codes are gathered.
     /// @throws UsageError after the window's end
     template <class P>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P) const& {
-        constexpr bool in_group = State::Group::template contains<P>;
-        static_assert(in_group, "Window: this parameter is not in the group");
-        if constexpr (in_group) {
-            if (state_ == nullptr) { State::refuse_use(opened_, "window used after its end; it was opened here"); }
-            return whole(State::Group::template index<P>);
-        }
+        if (!group_) { detail::refuse_use(opened_, "window used after its end; it was opened here"); }
+        return whole(detail::number_in<Params>(*group_, P{}, opened_));
     }
     /// Rejects a temporary window: it ends with the expression, and its parameters with it.
     template <class P>
@@ -80,53 +56,52 @@ class SHARDKIT_CONSUMABLE Window {
     template <class NameOrNumber>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
                                                 SourceLocation where = SourceLocation::current()) const& {
-        if (state_ == nullptr) { State::refuse_use(where, "window used after its end"); }
-        return whole(state_->number_of(parameter, where));
+        if (!group_) { detail::refuse_use(where, "window used after its end"); }
+        return whole(detail::number_in<Params>(*group_, parameter, where));
     }
     template <class NameOrNumber>
     void view(const NameOrNumber&, SourceLocation = SourceLocation::current()) const&& = delete;
-    bool open() const noexcept { return state_ != nullptr; }
-    bool belongs_to(const State& state) const noexcept { return state_ == &state; }
+    bool open() const noexcept { return static_cast<bool>(group_); }
+    bool belongs_to(const detail::Group& group) const noexcept { return group_.get() == &group; }
 
   private:
-    friend PendingWindow<State>;
-    SHARDKIT_RETURNS_UNCONSUMED Window(State& open_state, SourceLocation opened) noexcept
-        : state_(&open_state), opened_(opened) {}
-    auto whole(std::size_t parameter) const { return state_->show(parameter, opened_); }
+    friend PendingWindow<Params, Precision>;
+    SHARDKIT_RETURNS_UNCONSUMED Window(detail::Group& open_group, SourceLocation opened) noexcept
+        : group_(&open_group), opened_(opened) {}
 
-    State* state_;
+    /// With the scales where codes are gathered.
+    auto whole(std::size_t parameter) const {
+        using Gather = typename Precision::Gather;
+        const detail::WholeElements its = detail::shown_parameter(*group_, parameter);
+        const auto shown = its.view<const Gather>(opened_);
+        if constexpr (Precision::gathers_codes) {
+            return CodedView<Gather>(shown, its.scales);
+        } else {
+            return shown;
+        }
+    }
+
+    detail::Owned<detail::Group, detail::close_window> group_;
     SourceLocation opened_;
 };
 
 /// A window whose gather is running. `wait()` returns the window; destroying this object ends it.
-template <class State>
+template <class Params, class Precision>
 class PendingWindow {
   public:
     /// Of a group whose gather has begun.
-    PendingWindow(State& open_state, SourceLocation opened) noexcept
-        : window_(open_state, opened), state_(&open_state) {}
-    PendingWindow(PendingWindow&&) noexcept = default;
-    PendingWindow& operator=(PendingWindow&& other) noexcept {
-        PendingWindow taken(std::move(other));
-        std::swap(window_, taken.window_);
-        std::swap(state_, taken.state_);
-        return *this;
-    }
-    ~PendingWindow() {
-        // The compute stream releases the buffer, while the gather that still writes it runs in another stream.
-        if (window_.open()) { state_->drop_full(); }
-    }
+    PendingWindow(detail::Group& open_group, SourceLocation opened) noexcept : group_(&open_group), opened_(opened) {}
 
     /// Returns the window.
     /// Order: later work on the compute stream sees the full parameters; the host does not wait.
-    [[nodiscard]] Window<State> wait() && {
-        state_->use_window(window_.opened_);
-        return std::move(window_);
+    [[nodiscard]] Window<Params, Precision> wait() && {
+        detail::use_window(*group_, opened_);
+        return Window<Params, Precision>(*group_.release(), opened_);
     }
 
   private:
-    Window<State> window_;
-    State* state_;
+    detail::Owned<detail::Group, detail::drop_window> group_;
+    SourceLocation opened_;
 };
 
-}  // namespace shardkit SHARDKIT_BUILD
+}  // namespace SHARDKIT_BUILD

@@ -65,21 +65,21 @@ class Accumulation {
     /// model's
     template <class Layer>
     [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        auto& state = layer.live(where);
-        take(state.any_group(), where);
-        return typename Layer::Gradients(state, where);
+        detail::Group& group = layer.live(where);
+        take(group, where);
+        return typename Layer::Gradients(group, where);
     }
 
     /// Adds the gradients of one microbatch, and reduces them where the policy does so every microbatch. The last
     /// microbatch also starts the rest of the group's reduction. Collective over the data ranks.
     /// @throws UsageError when the handle was added before; CommError when the engine fails
-    template <class State, class AxisSet>
-    void add(Gradients<State, Partial<AxisSet>>&& handle, SourceLocation where = SourceLocation::current()) {
-        State* const state = handle.release();
-        if (state == nullptr) {
-            State::refuse_use(where, "Accumulation::add: this gradient handle was already added");
+    template <class G, class R, class AxisSet>
+    void add(Gradients<G, R, Partial<AxisSet>>&& handle, SourceLocation where = SourceLocation::current()) {
+        detail::Group* const group = handle.group_.release();
+        if (group == nullptr) {
+            detail::refuse_use(where, "Accumulation::add: this gradient handle was already added");
         }
-        add_taken(state->any_group(), where);
+        add_taken(*group, where);
     }
     template <class Handle>
     void add(Handle& /*handle*/, SourceLocation /*where*/ = SourceLocation::current()) {

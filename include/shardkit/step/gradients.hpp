@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/mesh/axes.hpp>
-#include <shardkit/param/params.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/step/argument_types.hpp>
 
 namespace shardkit {
@@ -26,36 +26,17 @@ namespace shardkit SHARDKIT_BUILD {
 /// The full gradients of one microbatch on one rank, for the backward pass to add to. Their type names the axes over
 /// which they are still partial, so that no optimizer or norm accepts them. Hand them back with
 /// `accumulation.add(std::move(gradients))`.
-template <class State, class Placement>
+template <class Params, class Precision, class Placement>
 class Gradients {
   public:
     using owed = typename Placement::owed;
-
-    Gradients(Gradients&& other) noexcept
-        : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_), asked_(other.asked_) {}
-    Gradients& operator=(Gradients&& other) noexcept {
-        Gradients ending(std::move(other));  // ends the handle that this object held
-        std::swap(state_, ending.state_);
-        std::swap(taken_, ending.taken_);
-        std::swap(asked_, ending.asked_);
-        return *this;
-    }
-    ~Gradients() {
-        if (state_ != nullptr) { state_->drop_gradients(); }
-    }
 
     /// Returns a view of the whole gradient of parameter P, in the gradient type. The backward pass adds to it.
     /// @throws UsageError after the handle was added
     template <class P>
     auto operator[](P) const {
-        constexpr bool in_group = State::Group::template contains<P>;
-        static_assert(in_group, "Gradients: this parameter is not in the group");
-        if constexpr (in_group) {
-            if (state_ == nullptr) {
-                State::refuse_use(taken_, "gradient handle used after it was added; it was taken here");
-            }
-            return whole(State::Group::template index<P>);
-        }
+        if (!group_) { detail::refuse_use(taken_, "gradient handle used after it was added; it was taken here"); }
+        return whole(detail::number_in<Params>(*group_, P{}, taken_));
     }
     /// Returns whether the backward pass must overwrite a parameter's gradient in this microbatch, every element of
     /// it. It adds otherwise, as to earlier microbatches, and always where there is no OverwrittenGradient:
@@ -64,22 +45,14 @@ class Gradients {
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
     template <class P>
     bool overwrites(const P& parameter, SourceLocation where = SourceLocation::current()) const {
-        if (state_ == nullptr) { refuse_added(where); }
         asked_ = true;
-        if constexpr (ParamType<P> || AliasType<P>) {
-            constexpr bool in_group = State::Group::template contains<P>;
-            static_assert(in_group, "Gradients: this parameter is not in the group");
-            return state_->overwrites(State::Group::template index<P>);
-        } else {
-            return state_->overwrites(state_->number_of(parameter, where));
-        }
+        return detail::overwrites(*group_, number_of(parameter, where));
     }
     /// Returns a view of the whole gradient of the parameter with that name or number.
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
     template <class NameOrNumber>
     auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {
-        if (state_ == nullptr) { refuse_added(where); }
-        return whole(state_->number_of(parameter, where));
+        return whole(number_of(parameter, where));
     }
 
     /// Returns how many gradients of each parameter the handle has. It is 1 but for experts that ep ranks share, of a
@@ -87,8 +60,7 @@ class Gradients {
     /// is ep, one for the tokens of each of these ranks, since each rank's slices are a part of the tree.
     /// @throws UsageError after the handle was added
     std::size_t sources(SourceLocation where = SourceLocation::current()) const {
-        if (state_ == nullptr) { refuse_added(where); }
-        return state_->sources();
+        return detail::sources_of(live(where));
     }
     /// Returns a view of a parameter's gradient of the tokens of one of these ranks, 0 to sources() - 1. The
     /// parameter is given by its type, name or number.
@@ -101,40 +73,40 @@ class Gradients {
             throw_invalid_argument(where, "Gradients::of_source: source ", source, " given, expected one below ",
                                    sources(where));
         }
-        if constexpr (ParamType<P>) {
-            static_assert(State::Group::template contains<P>, "Gradients: this parameter is not in the group");
-            return part(State::Group::template index<P>, source);
-        } else {
-            return part(state_->number_of(parameter, where), source);
-        }
+        return part(number_of(parameter, where), source);
     }
 
   private:
     friend Accumulation;
-    Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
-    State* release() noexcept { return std::exchange(state_, nullptr); }
-    [[noreturn]] static void refuse_added(SourceLocation where) {
-        State::refuse_use(where, "gradient handle used after it was added");
+    Gradients(detail::Group& group, SourceLocation taken) noexcept : group_(&group), taken_(taken) {}
+    /// @throws UsageError after the handle was added
+    detail::Group& live(SourceLocation where) const {
+        if (!group_) { detail::refuse_use(where, "gradient handle used after it was added"); }
+        return *group_;
+    }
+    template <class P>
+    std::size_t number_of(const P& parameter, SourceLocation where) const {
+        return detail::number_in<Params>(live(where), parameter, where);
     }
     auto whole(std::size_t parameter) const {
-        if (state_->sources() > 1) [[unlikely]] {
-            state_->refuse_group(
-                taken_,
+        if (detail::sources_of(*group_) > 1) [[unlikely]] {
+            detail::refuse_group(
+                *group_, taken_,
                 "each rank that shares the experts has gradients of its own, as its slices are added "
                 "up first; expected gradients.of_source(source, parameter)");
         }
         return part(parameter, 0);
     }
     auto part(std::size_t parameter, std::size_t source) const {
-        if (!asked_ && state_->overwrites(parameter)) [[unlikely]] {
-            state_->refuse_group(taken_,
+        if (!asked_ && detail::overwrites(*group_, parameter)) [[unlikely]] {
+            detail::refuse_group(*group_, taken_,
                                  "a gradient that was not zeroed is used, and nobody has asked whether it is to be "
                                  "overwritten; expected gradients.overwrites(parameter) before");
         }
-        return state_->gradient(parameter, source, taken_);
+        return detail::gradient_of(*group_, parameter, source).view<typename Precision::Gradient>(taken_);
     }
 
-    State* state_;
+    detail::Owned<detail::Group, detail::drop_gradients> group_;
     SourceLocation taken_;
     mutable bool asked_ = false;  // `overwrites` was called
 };

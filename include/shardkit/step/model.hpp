@@ -120,7 +120,7 @@ class Model {
     template <class Part>
     void add(Part& part) {
         if constexpr (detail::IsSharded<std::remove_const_t<Part>>::value) {
-            detail::add_group(*list_, part.state_ ? &part.state_->any_group() : nullptr);
+            detail::add_group(*list_, part.group_.get());
         } else if constexpr (detail::IsModel<Part>) {
             detail::add_groups(*list_, part.list_);
         } else {
