@@ -7,12 +7,10 @@
 #include <string>
 #include <vector>
 
-#if defined(__linux__)
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-#endif
 
 #include <shardkit/detail/concat.hpp>
 
@@ -23,42 +21,37 @@ namespace shardkit::mpi::detail {
 /// that the same launcher has started: with a shell in between, or in containers, it may see nobody.
 class Arrivals {
   public:
-    void open([[maybe_unused]] std::size_t rank, std::size_t ranks) {
+    void open(std::size_t rank, std::size_t ranks) {
         ranks_ = ranks;
-#if defined(__linux__)
         const char* const job = std::getenv("PMIX_NAMESPACE");
         struct stat processes {};
         if (::stat("/proc/self/ns/pid", &processes) != 0) { return; }
         name_ = shardkit::detail::concat("shardkit.", processes.st_ino, ".", ::getppid(), ".",
                                          job == nullptr ? "" : job, ".");
         socket_ = socket_to(rank, ::bind);
-#endif
     }
     /// Returns the ranks of those processes.
     std::vector<std::size_t> ranks() const {
         std::vector<std::size_t> here;
-#if defined(__linux__)
         for (std::size_t rank = 0; socket_ != none && rank < ranks_; ++rank) {
             const int socket = socket_to(rank, ::connect);  // a name that is bound to look at it would be there
             if (socket == none) { continue; }
             ::close(socket);
             here.push_back(rank);
         }
-#endif
         return here;
     }
     void close() noexcept {
-#if defined(__linux__)
-        if (socket_ >= 0) { ::close(socket_); }
-#endif
+        if (socket_ != none) { ::close(socket_); }
         socket_ = none;
     }
 
   private:
     static constexpr int none = -1;
-#if defined(__linux__)
     /// Returns a socket that has a rank's name, or is connected to the one that has it; `none` where that fails.
-    int socket_to(std::size_t rank, int (*bind_or_connect)(int, const sockaddr*, socklen_t)) const {
+    int socket_to([[maybe_unused]] std::size_t rank,
+                  [[maybe_unused]] int (*bind_or_connect)(int, const sockaddr*, socklen_t)) const {
+#if defined(__linux__)
         const std::string name = shardkit::detail::concat(name_, rank);
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
@@ -69,9 +62,9 @@ class Arrivals {
         if (made < 0) { return none; }
         if (bind_or_connect(made, reinterpret_cast<const sockaddr*>(&address), bytes) == 0) { return made; }
         ::close(made);
+#endif
         return none;
     }
-#endif
     std::string name_;
     std::size_t ranks_ = 0;
     int socket_ = none;

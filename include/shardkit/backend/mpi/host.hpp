@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include <sys/stat.h>
+#include <unistd.h>
 #if defined(__linux__)
 #include <linux/futex.h>
 #include <sched.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include <shardkit/backend/mpi/group.hpp>
@@ -120,12 +120,12 @@ struct HostRecord {
     static HostRecord here(std::size_t part) {
         HostRecord record;
         shardkit::detail::Fnv fnv;
-#if defined(__linux__)
         std::string boot;
         std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
         fnv.add(boot);
         struct stat names {};
         if (stat("/proc/self/ns/pid", &names) == 0) { fnv.add(names.st_ino); }
+#if defined(__linux__)
         CPU_ZERO(&record.processors);
         sched_getaffinity(0, sizeof record.processors, &record.processors);
 #endif

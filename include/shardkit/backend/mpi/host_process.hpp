@@ -4,11 +4,9 @@
 #include <cerrno>
 #include <cstdint>
 
-#if defined(__linux__)
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#endif
 
 #include <shardkit/detail/descriptor.hpp>
 
@@ -27,24 +25,14 @@ class HostProcess {
 #endif
     }
     /// Returns the number of this process itself.
-    static std::uint64_t own() noexcept {
-#if defined(__linux__)
-        return static_cast<std::uint64_t>(getpid());
-#else
-        return 0;
-#endif
-    }
+    static std::uint64_t own() noexcept { return static_cast<std::uint64_t>(getpid()); }
 
     std::uint64_t number() const noexcept { return number_; }
     /// Returns whether its end can be seen.
     explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
     bool ended() const noexcept {
-#if defined(__linux__)
         pollfd look{handle_.get(), POLLIN, 0};
         return gone_ || (handle_ && poll(&look, 1, 0) == 1);
-#else
-        return false;
-#endif
     }
 
   private:

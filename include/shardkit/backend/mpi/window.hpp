@@ -11,13 +11,11 @@
 #include <string>
 #include <utility>
 
-#if defined(__linux__)
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#endif
 
 #include <shardkit/backend/shared/piece_list.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -35,14 +33,14 @@ using shardkit::detail::Descriptor;
 class Mapping {
   public:
     Mapping() noexcept = default;
-    Mapping([[maybe_unused]] const Descriptor& file, [[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(__linux__)
+    Mapping(const Descriptor& file, std::size_t bytes) noexcept {
         void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
         if (at == MAP_FAILED) { return; }
+#if defined(__linux__)
         // A core file would contain every rank's memory, including pages that nobody has touched.
         madvise(at, bytes, MADV_DONTDUMP);
-        data_ = {static_cast<std::byte*>(at), Unmap{bytes}};
 #endif
+        data_ = {static_cast<std::byte*>(at), Unmap{bytes}};
     }
     std::byte* data() const noexcept { return data_.get(); }
     std::size_t bytes() const noexcept { return data_ == nullptr ? 0 : data_.get_deleter().bytes; }
@@ -51,11 +49,7 @@ class Mapping {
   private:
     struct Unmap {
         std::size_t bytes;
-        void operator()([[maybe_unused]] std::byte* data) const noexcept {
-#if defined(__linux__)
-            munmap(data, bytes);
-#endif
-        }
+        void operator()(std::byte* data) const noexcept { munmap(data, bytes); }
     };
     std::unique_ptr<std::byte, Unmap> data_;
 };
@@ -100,15 +94,11 @@ class Window {
         : file_(std::move(file)), mapping_(std::move(mapping)), page_(page), pieces_(mapping_.bytes()) {}
 
     WindowAddress address() const noexcept {
-        WindowAddress address;
-#if defined(__linux__)
         struct stat status {};
-        if (fstat(file_.get(), &status) != 0) { return address; }
-        address = {static_cast<std::uint64_t>(file_.get()), static_cast<std::uint64_t>(status.st_dev),
-                   static_cast<std::uint64_t>(status.st_ino), mapping_.bytes(),
-                   reinterpret_cast<std::uintptr_t>(mapping_.data())};
-#endif
-        return address;
+        if (fstat(file_.get(), &status) != 0) { return {}; }
+        return {static_cast<std::uint64_t>(file_.get()), static_cast<std::uint64_t>(status.st_dev),
+                static_cast<std::uint64_t>(status.st_ino), mapping_.bytes(),
+                reinterpret_cast<std::uintptr_t>(mapping_.data())};
     }
     std::byte* data() const noexcept { return mapping_.data(); }
     std::size_t bytes() const noexcept { return mapping_.bytes(); }
@@ -186,9 +176,7 @@ class HostPeer {
         : data_(own.data()), bytes_(own.bytes()), begin_(reinterpret_cast<std::uintptr_t>(own.data())) {}
     /// Opens the window of the process with that number. The result is empty if that is not possible: the processes
     /// may not inspect each other, or have numbers of different namespaces.
-    HostPeer([[maybe_unused]] std::uint64_t process, [[maybe_unused]] const WindowAddress& address)
-        : begin_(address.begin) {
-#if defined(__linux__)
+    HostPeer(std::uint64_t process, const WindowAddress& address) : begin_(address.begin) {
         if (address.bytes == 0) { return; }
         const std::string path = shardkit::detail::concat("/proc/", process, "/fd/", address.descriptor);
         struct stat found {};
@@ -199,7 +187,6 @@ class HostPeer {
         if (file) { mapping_ = Mapping(file, address.bytes); }
         data_ = mapping_.data();
         bytes_ = mapping_.bytes();
-#endif
     }
 
     explicit operator bool() const noexcept { return data_ != nullptr; }
