@@ -406,7 +406,7 @@ TEST_CASE("nccl: reductions that get on are waited for as long as they do") {
             const gpu::Event event;
             standin::hold(each.ref().native());
             each.ref().record(event);
-            gpu::StreamRef(streams.reduction.native()).wait(event.ref());
+            gpu::StreamRef(streams.reduction.native()).wait(event);
             streams.communication.wait(streams.reduction.record());
         }
         std::thread releases([&] {

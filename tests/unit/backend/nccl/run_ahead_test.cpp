@@ -297,7 +297,7 @@ TEST_CASE("nccl: a GPU that gets on is waited for as long as it does, one that s
             const gpu::Event event;
             standin::hold(stream.native());
             stream.record(event);
-            gpu::StreamRef(compute.native()).wait(event.ref());
+            gpu::StreamRef(compute.native()).wait(event);
             communication.wait(compute.record());
         }
         std::thread releases([&] {
