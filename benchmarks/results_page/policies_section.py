@@ -14,8 +14,6 @@ BYTES_HEADS = ("mesh", "policy", "collective", ">calls", ">moved (B)", ">theory 
                ">theory (B)", ">planned (B)")
 # Steps that follow no schedule.
 WITHOUT = ("none", "hand")
-PREDICTED_HEADS = ("mesh", ">nodes", "policy", ">memory (MiB)", ">calls", ">moved (MiB)", ">communication (us)",
-                   ">compute (us)", ">step, full overlap (us)", ">step, no overlap (us)", ">exposed (%)")
 
 
 def evidence(result):
@@ -71,20 +69,11 @@ def measured_row(row):
 
 
 def bytes_rows(result):
-    """What each collective moves, and of it what goes to other shard groups: of results in which something does."""
+    """What each collective moves of which something goes to other shard groups."""
     rows = [row for row in result["rows"] if follows(row) == "none"]
-    if not any(each.get("across_bytes") for row in rows for each in row["collectives"]):
-        return []
     members = ("bytes", "theory_bytes", "planned_bytes", "across_bytes", "theory_across_bytes", "planned_across_bytes")
     return [(row["mesh"], policy_label(row), each["verb"], f"{each['calls']:.6g}", *(f"{each[member]:.0f}" for member in members))
-            for row in rows for each in row["collectives"] if each["calls"]]
-
-
-def predicted_row(row):
-    return (row["mesh"], row["nodes"], policy_label(row), mebibytes(row["memory_bytes"]), f"{row['calls']:.6g}",
-            mebibytes(row["bytes"]), figure(row["communication_us"]), figure(row["compute_us"]),
-            figure(row["step_full_overlap_us"]), figure(row["step_no_overlap_us"]),
-            f"{percent(row['least_exposed'])}-{percent(row['most_exposed'])}")
+            for row in rows for each in row["collectives"] if each["calls"] and each.get("across_bytes")]
 
 
 def link_text(link):
@@ -126,32 +115,8 @@ def result_lines(result):
                             "these steps: whatever they follow, the others wait for it, and only what rank 0 itself waits "
                             "for communication can be hidden.", "")
     if result["predicted"] is not None:
-        yield from ("Predicted, not measured: " + "; ".join(map(cell, result["predicted"]["assumptions"])) + ".", "",
-                    *table(PREDICTED_HEADS, [predicted_row(row) for row in result["predicted"]["rows"]]))
-
-
-def beside(results):
-    """The same steps on several engines, a table for each: of results that say the same of all but engine and figures."""
-    found = {}
-    for result in results:
-        if result["rows"]:
-            alike = tuple(str(result.get(member)) for member in ("model", "optimizer", "microbatches", "prefetch", "busy_work_us",
-                                                                 "pinned", "slow_percent", "slow_in_turns")) + (result.get("steps", 1),)
-            machine = tuple(result["machine"][member] for member in ("processor", "processors"))
-            found.setdefault((alike, machine), {}).setdefault(result["engine"], result)
-    for engines in found.values():
-        rows = {name: {(row["mesh"], policy_label(row)): row for row in result["rows"] if follows(row) == "none"}
-                for name, result in engines.items()}
-        first, *others = rows
-        if not others:
-            continue
-        heads = [f">{name}: {figure_of}" for figure_of in ("step (us)", "communication (us)") for name in rows]
-        yield from (f"### {' beside '.join(engines)}: {cell(engines[first]['model']['description'])}", "",
-                    f"Of {', '.join(result.name for result in engines.values())}.", "",
-                    *table(("mesh", "policy", *heads), [
-                        (*at, *(figure(each[at][member]["median"]) for member in ("step_us", "communication_us")
-                                for each in rows.values()))
-                        for at in rows[first] if all(at in rows[name] for name in others)]))
+        yield from ("Predicted, not measured, and drawn above: " + "; ".join(map(cell, result["predicted"]["assumptions"])) +
+                    ".", "")
 
 
 def section(results, _everything):
@@ -162,4 +127,4 @@ def section(results, _everything):
         if first is not None:
             pictures.append((name, *chart(first)))
     return ["Where predictions are far off, and why: [method](benchmarks_policies.md#method-of-the-policies).", "",
-            *(line for result in results for line in result_lines(result)), *beside(results)], pictures
+            *(line for result in results for line in result_lines(result))], pictures
