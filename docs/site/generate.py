@@ -15,7 +15,7 @@ CONTENTS = (
     ("Begin", ("../README", "cuda_quickstart", "coming_from", "from_0_1", "from_llmc", "launching", "troubleshooting",
                "when_things_fail", "glossary")),
     ("Concepts", ("parameters", "layout", "meshes", "windows", "gradients", "policies", "precision", "optimizers",
-                  "own_optimizer", "parts", "recipes", "communicators", "numerics", "planner", "schedules", "checkpoints", "reshard")),
+                  "own_optimizer", "parts", "communicators", "numerics", "planner", "schedules", "checkpoints", "reshard")),
     ("Parallel training", ("parallel_training", "tensor_parallel", "context_parallel", "experts", "1024_gpus")),
     ("Engines", ("threads_engine", "mpi_engine", "cuda_engine", "gpu_checklist", "../examples/cuda_trainer/README")),
     ("Benchmarks", ("benchmarks", "benchmarks_collectives", "benchmarks_kernels", "benchmarks_policies",
