@@ -44,7 +44,6 @@ class FactoredLaunches final : public spi::UpdateRunner {
                        [&](const AnyUpdateWork& of) { return rule_.launches(of) && of.along(nullptr).launches(); });
         parameters_.clear();
         std::size_t kept = 0;
-        std::array<std::size_t, rules::most_pass_sums> sums{};  // in each pass
         std::size_t largest = 0;
         for (std::size_t g = 0; g < listed_.size(); ++g) {
             const GroupGeometry& group = listed_[g].state->geometry();
@@ -56,18 +55,16 @@ class FactoredLaunches final : public spi::UpdateRunner {
                 for (std::size_t k = 0; k < rule_.kept.size(); ++k) {
                     each.kept[k] = std::exchange(kept, kept + rules::numbers_over(rule_.kept[k].over, each.extents));
                 }
-                for (std::size_t i = 0; i < rule_.sums.size(); ++i) {
-                    const auto [pass, over] = rule_.sums[i];
-                    each.sums[i] = std::exchange(sums[pass], sums[pass] + rules::numbers_over(over, each.extents));
-                }
             }
         }
         std::size_t all = 0;
-        for (std::size_t pass = 0; pass < passes_; ++pass) {
-            first_[pass] = all;
-            all += sums[pass];
+        for (std::size_t i = 0; i < rule_.sums.size(); ++i) {  // sorted by pass
+            const auto [pass, over] = rule_.sums[i];
+            for (Parameter& each : parameters_) {
+                each.sums[i] = std::exchange(all, all + rules::numbers_over(over, each.extents));
+            }
+            first_[pass + 1] = all;
         }
-        first_[passes_] = all;
         if (kept_.size() != kept) { kept_ = rank.local_buffer<A>(kept); }  // once, and never again
         if (sums_.size() != all) { sums_ = rank.buffer<double>(all); }
         if (directions_.size() != largest) { directions_ = rank.local_buffer<A>(largest); }
@@ -117,7 +114,7 @@ class FactoredLaunches final : public spi::UpdateRunner {
         std::size_t parameter;
         rules::FactoredExtents extents;
         std::array<std::size_t, rules::most_kept_states> kept{};
-        std::array<std::size_t, rules::most_pass_sums> sums{};  // of each sum, among those of its pass
+        std::array<std::size_t, rules::most_pass_sums> sums{};
     };
 
     HostPart<A> part(const Parameter& each, const UpdateTable& table) {
@@ -127,9 +124,7 @@ class FactoredLaunches final : public spi::UpdateRunner {
         HostPart<A> of;
         of.numbers.extents = each.extents;
         for (std::size_t k = 0; k < rule_.kept.size(); ++k) { of.numbers.kept[k] = kept_.data() + each.kept[k]; }
-        for (std::size_t i = 0; i < rule_.sums.size(); ++i) {
-            of.numbers.sums[i] = sums_.data() + first_[rule_.sums[i].pass] + each.sums[i];
-        }
+        for (std::size_t i = 0; i < rule_.sums.size(); ++i) { of.numbers.sums[i] = sums_.data() + each.sums[i]; }
         of.update = table.updates() + in.group->update_of(each.parameter);
         of.part = parameter.part;
         const IndexRange held = intersect(parameter.range, group.updated);

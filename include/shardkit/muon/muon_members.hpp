@@ -28,32 +28,25 @@ namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 inline std::vector<ParamGroup> muon_groups(const Model& model, const Matrices& matrices,
                                            const std::vector<ParamGroup>& given, bool of_matrices,
                                            SourceLocation where) {
+    for (const ParamGroup& group : given) { validate(group, where); }
     const ParameterFilter is_matrix = are_matrices(model, matrices);
     bool any = false;
-    for (const Group& group : spi::groups(model, where)) {
-        for (const PlacedParameter& p : group.geometry().parameters) {
-            any = any || (!p.frozen && is_matrix(group.path(), p.name));
+    for (const Group& in : spi::groups(model, where)) {
+        for (const PlacedParameter& p : in.geometry().parameters) {
+            if (is_matrix(in.path(), p.name) != of_matrices || p.frozen) { continue; }
+            any = true;
+            const std::size_t g = param_group_of(in.path(), p.name, given);
+            if (g == no_param_group) { continue; }
+            if (of_matrices ? !given[g].beta1 && !given[g].beta2 : !given[g].momentum) { continue; }
+            throw_invalid_argument(where, "Muon: a ParamGroup gives ", of_matrices ? "betas" : "a momentum", " to '",
+                                   in.path(), ".", p.name, "', which ", of_matrices ? "Muon" : "AdamW", " updates");
         }
     }
-    if (!any) {
+    if (of_matrices && !any) {
         throw_invalid_argument(where, "Muon: no parameter is a matrix, expected one; AdamW trains the rest alone");
     }
     std::vector<ParamGroup> groups = given;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-        ParamGroup& group = groups[g];
-        const bool foreign = of_matrices ? group.beta1 || group.beta2 : group.momentum.has_value();
-        if (!foreign) { continue; }
-        for (const Group& in : spi::groups(model, where)) {
-            for (const PlacedParameter& p : in.geometry().parameters) {
-                if (is_matrix(in.path(), p.name) != of_matrices || p.frozen ||
-                    param_group_of(in.path(), p.name, given) != g) {
-                    continue;
-                }
-                throw_invalid_argument(where, "Muon: a ParamGroup gives ", of_matrices ? "betas" : "a momentum",
-                                       " to '", in.path(), ".", p.name, "', which ", of_matrices ? "Muon" : "AdamW",
-                                       " updates");
-            }
-        }
+    for (ParamGroup& group : groups) {
         if (of_matrices) {
             group.beta1.reset();
             group.beta2.reset();

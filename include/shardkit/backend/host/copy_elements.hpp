@@ -11,12 +11,6 @@
 
 namespace shardkit::host::detail {
 
-/// Copies `count` elements between ranges that do not overlap; pointers may be null if `count` is 0.
-template <class T>
-void copy_elements(const T* from, T* to, std::size_t count) noexcept {
-    if (count > 0) { std::memcpy(static_cast<void*>(to), from, count * sizeof(T)); }
-}
-
 /// How results are written: through the caches, or past them (streaming). Streaming saves reading the overwritten
 /// cache lines, and is faster only where the data does not fit the caches anyway.
 enum class Store : std::uint8_t { cached, streaming };
@@ -82,17 +76,18 @@ inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count
 }
 #endif
 
-/// Copies `count` elements between ranges that do not overlap, written as `store` says. After streaming, call
-/// `finish(store)` before another thread reads them.
+/// Copies `count` elements between ranges that do not overlap, written as `store` says; pointers may be null if
+/// `count` is 0. After streaming, call `finish(store)` before another thread reads them.
 template <class T>
-void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Store store) noexcept {
+void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Store store = Store::cached) noexcept {
+    if (count == 0) { return; }
 #if defined(__SSE2__)
-    if (store == Store::streaming && count > 0) {
-        stream_bytes(reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to), count * sizeof(T));
-        return;
+    if (store == Store::streaming) {
+        return stream_bytes(reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
+                            count * sizeof(T));
     }
 #endif
-    copy_elements(from, to, count);
+    std::memcpy(static_cast<void*>(to), from, count * sizeof(T));
 }
 
 /// Orders streamed results before the thread's next operations; a release store does not.
