@@ -75,13 +75,11 @@ class Journal : shardkit::detail::NotCopied {
 
     /// Returns the subject with this text, always the same object.
     const CallSubject& subject(std::string_view text) {
-        if (subject_count_ >= subjects_.size()) { spread_subjects(); }
-        Subjects& alike = subjects_of(CallSubject::hash_of(text));
+        auto& alike = subjects_[CallSubject::hash_of(text) % subjects_.size()];
         for (const auto& subject : alike) {
             if (subject->text == text) { return *subject; }
         }
         alike.push_back(detail::Owned<CallSubject>(new CallSubject(text)));
-        ++subject_count_;
         return *alike.back();
     }
 
@@ -125,29 +123,13 @@ class Journal : shardkit::detail::NotCopied {
     recorder::CallObserver* observer() const noexcept { return observer_; }
 
   private:
-    using Subjects = detail::List<detail::Owned<CallSubject>>;
-
-    Subjects& subjects_of(std::uint32_t hash) noexcept { return subjects_[hash % subjects_.size()]; }
-    /// Doubles the number of lists, so that each stays short however many groups a rank makes. Subjects keep their
-    /// addresses.
-    void spread_subjects() {
-        detail::List<Subjects> before(2 * subjects_.size() + 1);
-        before.swap(subjects_);
-        for (Subjects& alike : before) {
-            for (auto& subject : alike) {
-                Subjects& to = subjects_of(subject->hash);
-                to.push_back(std::move(subject));
-            }
-        }
-    }
-
     TrafficLog traffic_;
     recorder::CallObserver* observer_ = nullptr;
     std::atomic<std::int64_t> phase_limit_{0};
     detail::Recorder recorder_;
     detail::List<detail::Owned<CommunicatorLabel>> labels_;
-    detail::List<Subjects> subjects_;  // by hash
-    std::size_t subject_count_ = 0;
+    // By hash, in so many lists that each is short however many groups a rank makes.
+    detail::List<detail::List<detail::Owned<CallSubject>>> subjects_{2048};
     detail::StatementBook statements_;
 };
 

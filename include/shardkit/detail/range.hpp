@@ -42,14 +42,4 @@ template <class Items, class Item>
     return any_that(items, [&](const auto& one) { return one == item; });
 }
 
-/// Calls f with each element of a tuple, of which there is mostly one: std::apply is five functions more for each f.
-template <class Tuple, class F>
-[[gnu::always_inline]] inline void for_each_of(Tuple& all, const F& f) {
-    if constexpr (std::tuple_size_v<Tuple> == 1) {
-        f(std::get<0>(all));
-    } else {
-        std::apply([&](auto&... each) { (f(each), ...); }, all);
-    }
-}
-
 }  // namespace shardkit::detail

@@ -54,6 +54,14 @@ class HostBuffer {
     HostBuffer(const detail::PlacedMemory& placed, std::size_t size) noexcept
         : data_(static_cast<T*>(placed.data)), size_(size), placed_(placed) {}
 
+    /// Takes what place(bytes) places for `size` elements, or memory of its own where that is none.
+    template <class Place>
+    static HostBuffer placed(std::size_t size, const Place& place) {
+        if (size > 0 && size <= most) {
+            if (const auto memory = place(size * sizeof(T)); memory.data != nullptr) { return {memory, size}; }
+        }
+        return HostBuffer(size);
+    }
     HostBuffer(HostBuffer&& other) noexcept : HostBuffer() { swap(other); }
     HostBuffer& operator=(HostBuffer&& other) noexcept {
         HostBuffer taken(std::move(other));

@@ -39,17 +39,10 @@ class SlotPool {
     using Memory = HostBuffer<std::uint8_t>;
     using Source = SlotSource;
 
-    class Slot {
-      public:
-        void* data() const noexcept { return memory_.data(); }
-        const Event& last_use() const noexcept { return last_use_; }
-
-      private:
-        friend SlotPool;
-        explicit Slot(Memory memory) : memory_(std::move(memory)) {}
-        Memory memory_;
-        std::string_view holder_;  // path of the group, empty when free
-        Event last_use_{};
+    struct Slot {
+        Memory memory;
+        std::string_view holder{};  ///< path of the group, empty when free
+        Event last_use{};
     };
 
     /// Makes a pool. Without a source, buffers are made from their size alone.
@@ -73,7 +66,7 @@ class SlotPool {
     /// @pre nothing uses it any more
     void drop() noexcept {
         for (const Slot& slot : slots_) {
-            if (!slot.holder_.empty()) { return; }
+            if (!slot.holder.empty()) { return; }
         }
         slots_.clear();
     }
@@ -92,31 +85,31 @@ class SlotPool {
         const std::size_t count = slots_.size();
         for (std::size_t i = 0; i < count; ++i) {
             const std::size_t number = (ordinal + i) % count;
-            if (slots_[number].holder_.empty()) {
-                slots_[number].holder_ = path;
+            if (slots_[number].holder.empty()) {
+                slots_[number].holder = path;
                 return number;
             }
         }
         std::string holders;
-        for (const Slot& slot : slots_) { holders += concat(holders.empty() ? "'" : ", '", slot.holder_, "'"); }
+        for (const Slot& slot : slots_) { holders += concat(holders.empty() ? "'" : ", '", slot.holder, "'"); }
         throw_usage_error(where, "'", path, "': no ", purpose, " buffer is free, ", count, " are held by ", holders,
                           "; end a window first or raise RankOptions::in_flight");
     }
     /// Returns whether a slot is free.
     bool has_room() const noexcept {
         return slots_.size() < pool_slots(members_, in_flight_) ||
-               std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.holder_.empty(); });
+               std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.holder.empty(); });
     }
     const Slot& slot(std::size_t number) const noexcept { return slots_[number]; }
     void release(std::size_t number, Event last_use) noexcept {
-        slots_[number].holder_ = {};
-        slots_[number].last_use_ = last_use;
+        slots_[number].holder = {};
+        slots_[number].last_use = last_use;
     }
 
   private:
     void fill() {
         while (slots_.size() < pool_slots(members_, in_flight_)) {
-            slots_.push_back(Slot(source_.make(source_.owner, slot_bytes_)));
+            slots_.push_back({source_.make(source_.owner, slot_bytes_)});
         }
     }
 
@@ -199,13 +192,13 @@ class SlotLease {
     bool held() const noexcept { return slot_ != none; }
     /// Returns whether `acquire` finds a slot; true where nothing is leased.
     bool has_room() const noexcept { return pool_ == nullptr || held() || pool_->has_room(); }
-    void* data() const noexcept { return pool_->slot(slot_).data(); }
+    void* data() const noexcept { return pool_->slot(slot_).memory.data(); }
 
     /// Takes a slot unless one is held. Returns the event after which it may be written.
     /// @throws UsageError when all slots of the pool are held by other groups
     Event acquire(std::string_view path, SourceLocation where) {
         if (slot_ == none) { slot_ = pool_->lease(ordinal_, path, name(purpose_), where); }
-        return pool_->slot(slot_).last_use();
+        return pool_->slot(slot_).last_use;
     }
     void release(Event last_use) noexcept {
         if (slot_ != none) { pool_->release(std::exchange(slot_, none), last_use); }

@@ -51,16 +51,13 @@ inline double exact_sum(Rank& rank, std::span<const double> values,
 #include <shardkit/verbs/all_reduce.hpp>
 
 namespace shardkit::detail {
-/// The memory for one number that a rank keeps, so that no step allocates.
-struct NumberMemory {
-    explicit NumberMemory(const Rank& rank) : memory(rank.buffer<std::uint8_t>(sizeof(std::uint64_t))) {}
-    HostBuffer<std::uint8_t> memory;
+/// Memory for a verb that a rank keeps, so that no step allocates.
+template <class T, std::size_t count>
+struct KeptMemory {
+    explicit KeptMemory(const Rank& rank) : memory(rank.buffer<T>(count)) {}
+    HostBuffer<T> memory;
 };
-/// The memory for one sum that a rank keeps, so that no step allocates.
-struct ExactSumMemory {
-    explicit ExactSumMemory(const Rank& rank) : numbers(rank.buffer<double>(ExactSum::numbers)) {}
-    HostBuffer<double> numbers;
-};
+
 }  // namespace shardkit::detail
 
 namespace shardkit SHARDKIT_FACE {
@@ -68,8 +65,9 @@ namespace shardkit SHARDKIT_FACE {
 template <Element T>
 T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op, SourceLocation where) {
     const auto stream = rank.compute_stream();
-    auto& kept = rank.kept<detail::NumberMemory>();
-    const std::span<T> memory(reinterpret_cast<T*>(kept.memory.data()), 1);
+    // Of the widest type, for all types.
+    auto& kept = rank.kept<detail::KeptMemory<std::uint64_t, 1>>().memory;
+    const std::span<T> memory(reinterpret_cast<T*>(kept.data()), 1);
     host::AnyKernels::copy_in(stream, std::span<const T>(&value, 1), memory);
     all_reduce_in_place(comm, op, memory, stream, where);
     return rank.read(memory.data());
@@ -78,7 +76,7 @@ T all_reduce_value(Rank& rank, const Communicator& comm, T value, ReduceOp op, S
 SHARDKIT_CORE_INLINE double exact_sum(Rank& rank, const Communicator& comm, std::span<const double> values,
                                       SourceLocation where) {
     const auto stream = rank.compute_stream();
-    const std::span<double> memory = rank.kept<detail::ExactSumMemory>().numbers.span();
+    const std::span<double> memory = rank.kept<detail::KeptMemory<double, ExactSum::numbers>>().memory.span();
     ExactSum total;
     for (const double value : values) { total.add(value); }
     double numbers[ExactSum::numbers]{};

@@ -151,14 +151,14 @@ class Rank : detail::NotCopied {
     /// Allocates zeroed memory of this rank for n elements that the engine's verbs and kernels can use.
     template <Element T>
     HostBuffer<T> buffer(std::size_t n) const {
-        return allocate<T>(n, &Rank::place);
+        return HostBuffer<T>::placed(n, [this](std::size_t bytes) { return place(bytes); });
     }
 
     /// Allocates likewise for this rank's own kernels. Verbs take memory of `buffer`, which all ranks allocate in the
     /// same sizes and order; the size of this one may differ between ranks.
     template <Element T>
     HostBuffer<T> local_buffer(std::size_t n) const {
-        return allocate<T>(n, &Rank::place_local);
+        return HostBuffer<T>::placed(n, [this](std::size_t bytes) { return place_local(bytes); });
     }
 
     /// Returns the value in the engine's memory at `value`.
@@ -202,13 +202,6 @@ class Rank : detail::NotCopied {
   private:
     friend detail::RankResources;
 
-    template <class T>
-    HostBuffer<T> allocate(std::size_t n, detail::PlacedMemory (Rank::*placed)(std::size_t bytes) const) const {
-        if (n > 0 && n <= HostBuffer<T>::most) {
-            if (const auto memory = (this->*placed)(n * sizeof(T)); memory.data != nullptr) { return {memory, n}; }
-        }
-        return HostBuffer<T>(n);
-    }
     AxisGrid split_data(std::size_t shard_group, SourceLocation where) const;
     Rank& adopt(const AxisGrid& grid, const AxisNames& axes, const Communicator& adopted, SourceLocation where);
     detail::PlacedMemory place(std::size_t bytes) const;

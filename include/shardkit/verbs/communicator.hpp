@@ -60,19 +60,19 @@ class Communicator {
     /// Allocates zeroed memory for n elements that peers see.
     template <Element T>
     HostBuffer<T> buffer(std::size_t n) const {
-        return placed<T>(n, [this](std::size_t bytes) { return place(bytes); });
+        return HostBuffer<T>::placed(n, [this](std::size_t bytes) { return place(bytes); });
     }
     /// Allocates likewise for this rank's kernels alone, of a size that may differ between ranks.
     template <Element T>
     HostBuffer<T> local_buffer(std::size_t n) const {
-        return placed<T>(n, [this](std::size_t bytes) { return place_local(bytes); });
+        return HostBuffer<T>::placed(n, [this](std::size_t bytes) { return place_local(bytes); });
     }
     /// Allocates zeroed memory of the host, which a device can access too.
     template <Element T>
     HostBuffer<T> host_buffer(std::size_t n) const {
         const host::DeviceMemory* const device = verbs_->device_memory();
         if (device == nullptr) { return HostBuffer<T>(n); }
-        return placed<T>(n, [&](std::size_t bytes) { return owned(device->place_on_host(bytes)); });
+        return HostBuffer<T>::placed(n, [&](std::size_t bytes) { return owned(device->place_on_host(bytes)); });
     }
     /// Allocates likewise so many bytes; none where an engine leaves that to the buffer.
     shardkit::detail::PlacedMemory place(std::size_t bytes) const { return owned(verbs_->place(bytes)); }
@@ -125,13 +125,6 @@ class Communicator {
         void* const at = memory.get();
         return {at, new std::shared_ptr<void>(std::move(memory)),
                 [](void* owner) noexcept { delete static_cast<std::shared_ptr<void>*>(owner); }};
-    }
-    template <Element T, class Place>
-    static HostBuffer<T> placed(std::size_t n, const Place& place) {
-        if (n > 0 && n <= HostBuffer<T>::most) {
-            if (const auto memory = place(n * sizeof(T)); memory.data != nullptr) { return {memory, n}; }
-        }
-        return HostBuffer<T>(n);
     }
 
     std::shared_ptr<const host::Verbs> verbs_;

@@ -32,10 +32,10 @@ PeerError error_of(World& world, std::size_t rank, std::vector<std::size_t> need
 TEST_CASE("world: after a failure every group is poisoned, those made later from birth") {
     World world(3, {}, {});
     const auto pair = world.make_group({0, 1});
-    CHECK_FALSE(pair->round_state().word().poisoned());
+    CHECK_FALSE(pair->word().poisoned());
     world.rank_failed(2, "broken");
     for (const auto& group : {world.world_group(), pair, world.make_group({0, 1}), world.make_group({1})}) {
-        CHECK(group->round_state().word().poisoned());
+        CHECK(group->word().poisoned());
         for (std::size_t from = 0; from < group->size(); ++from) {
             for (std::size_t to = 0; to < group->size(); ++to) { CHECK(group->channel(from, to).word().poisoned()); }
         }
@@ -50,10 +50,10 @@ TEST_CASE("world: a rank that returned poisons the calls and messages that need 
     const auto with = world.make_group({2, 0});
     const auto without = world.make_group({0, 1});
     world.rank_returned(2);
-    CHECK(world.world_group()->round_state().word().poisoned());
-    CHECK(with->round_state().word().poisoned());
-    CHECK_FALSE(without->round_state().word().poisoned());
-    CHECK_FALSE(world.make_group({0, 1})->round_state().word().poisoned());
+    CHECK(world.world_group()->word().poisoned());
+    CHECK(with->word().poisoned());
+    CHECK_FALSE(without->word().poisoned());
+    CHECK_FALSE(world.make_group({0, 1})->word().poisoned());
     for (std::size_t from = 0; from < 3; ++from) {
         for (std::size_t to = 0; to < 3; ++to) {
             CHECK(world.world_group()->channel(from, to).word().poisoned() == (from == 2 || to == 2));

@@ -51,7 +51,7 @@ TEST_CASE("SlotPool: group k takes slot k mod in_flight when it is free") {
         for (std::size_t k = 0; k < 11; ++k) {
             REQUIRE(ordinals[k] == k);
             const std::size_t slot = pool.lease(k, "group", "gather", here);
-            slots.push_back(pool.slot(slot).data());
+            slots.push_back(pool.slot(slot).memory.data());
             pool.release(slot, {});
         }
         for (std::size_t k = 0; k < 11; ++k) { CHECK(slots[k] == slots[k % in_flight]); }
@@ -66,7 +66,7 @@ TEST_CASE("SlotPool: fewer groups than in_flight make fewer slots") {
     pool.join();
     const std::size_t first = pool.lease(0, "a", "gather", here);
     const std::size_t second = pool.lease(1, "b", "gather", here);
-    CHECK(pool.slot(first).data() != pool.slot(second).data());
+    CHECK(pool.slot(first).memory.data() != pool.slot(second).memory.data());
     check_usage_error(
         "'a': no gather buffer is free, 2 are held by 'a', 'b'; end a window first or raise "
         "RankOptions::in_flight",
@@ -79,8 +79,8 @@ TEST_CASE("SlotPool: an occupied slot is passed over, in order") {
     const std::size_t zero = pool.lease(0, "a", "gather", here);
     const std::size_t one = pool.lease(1, "b", "gather", here);
     const std::size_t third = pool.lease(3, "c", "gather", here);  // prefers slot 0, then 1; gets 2
-    CHECK(pool.slot(third).data() != pool.slot(zero).data());
-    CHECK(pool.slot(third).data() != pool.slot(one).data());
+    CHECK(pool.slot(third).memory.data() != pool.slot(zero).memory.data());
+    CHECK(pool.slot(third).memory.data() != pool.slot(one).memory.data());
     pool.release(one, {});
     CHECK(pool.lease(2, "d", "gather", here) == one);  // prefers slot 2, goes round over 0
 }
@@ -106,22 +106,22 @@ TEST_CASE("SlotPool: a slot remembers the event of its last use") {
     pool.join();
     pool.join();
     const std::size_t slot = pool.lease(0, "a", "gather", here);
-    CHECK(pool.slot(slot).last_use().point() == 0);
+    CHECK(pool.slot(slot).last_use.point() == 0);
     pool.release(slot, {queue, 41});
     const std::size_t other = pool.lease(1, "b", "gather", here);
-    CHECK(pool.slot(other).last_use().point() == 0);
+    CHECK(pool.slot(other).last_use.point() == 0);
     pool.release(other, {queue, 42});
-    CHECK(pool.slot(pool.lease(2, "c", "gather", here)).last_use().point() == 41);
-    CHECK(pool.slot(pool.lease(3, "d", "gather", here)).last_use().point() == 42);
+    CHECK(pool.slot(pool.lease(2, "c", "gather", here)).last_use.point() == 41);
+    CHECK(pool.slot(pool.lease(3, "d", "gather", here)).last_use.point() == 42);
 }
 
 TEST_CASE("SlotPool: memory stays where it is when another group joins") {
     Pool pool(64, 40);
     pool.join();
     const std::size_t held = pool.lease(0, "a", "gather", here);
-    void* const memory = pool.slot(held).data();
+    void* const memory = pool.slot(held).memory.data();
     for (int k = 0; k < 39; ++k) { pool.join(); }
-    CHECK(pool.slot(held).data() == memory);
+    CHECK(pool.slot(held).memory.data() == memory);
     CHECK(pool.lease(0, "b", "gather", here) != held);
 }
 

@@ -6,8 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -78,30 +76,6 @@ inline constexpr std::size_t carried_bytes = 576;
 /// A rank's state where ranks meet.
 using Member = shared::detail::Member<carried_bytes>;
 
-/// The meeting place for the calls of some ranks, one collective after the other.
-class RoundState {
-  public:
-    explicit RoundState(std::size_t ranks) : members_(new Member[ranks]()) {}
-
-    WaitWord& word() noexcept { return word_; }
-    Member* members() noexcept { return members_.get(); }
-
-    /// Returns say(), the explanation of the ranks' disagreement in a collective, evaluated for the first rank that
-    /// asks. No rank has left the collective before, so all statements are still available.
-    template <class Say>
-    std::string say_once(std::uint64_t sequence, const Say& say) {
-        const std::lock_guard lock(saying_);
-        if (!said_ || said_->first != sequence) { said_.emplace(sequence, say()); }
-        return said_->second;
-    }
-
-  private:
-    alignas(padding) WaitWord word_;
-    alignas(padding) shardkit::detail::Owned<Member[]> members_;
-    std::mutex saying_;
-    std::optional<std::pair<std::uint64_t, std::string>> said_;  // guarded by saying_: collective and explanation
-};
-
 class World;
 
 /// A group of ranks: the state behind every communicator over the same members. Owned by the World. Calls on streams
@@ -112,7 +86,7 @@ class Group {
         : world_ranks_(std::move(world_ranks)),
           size_(world_ranks_.size()),
           channels_(new Channel[size() * size()]()),
-          round_state_(size()) {
+          members_(new Member[size()]()) {
         for (std::size_t i = 0; i < stream_threads; ++i) {
             if (overlap != Overlap::none) { streams_[i] = shardkit::detail::Owned<Group>(new Group(world_ranks_)); }
         }
@@ -121,7 +95,9 @@ class Group {
     std::size_t size() const noexcept { return size_; }
     /// Returns the members' ranks in the world, in the group's order.
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
-    RoundState& round_state() noexcept { return round_state_; }
+    /// Return where the calls of its ranks meet, one collective after the other.
+    WaitWord& word() noexcept { return word_; }
+    Member* members() noexcept { return members_.get(); }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
     /// Returns the group in which calls of this kind of caller meet. @pre for streams: an overlap
     Group& of(Caller caller) noexcept { return caller == Caller::rank ? *this : *streams_[RankState::index(caller)]; }
@@ -137,7 +113,7 @@ class Group {
 
     /// Prevents all incomplete calls from completing.
     [[gnu::cold]] void poison() noexcept {
-        round_state_.word().poison();
+        word_.poison();
         for (std::size_t i = 0; i < size() * size(); ++i) { channels_[i].word().poison(); }
         for (const auto& stream : streams_) {
             if (stream) { stream->poison(); }
@@ -148,7 +124,7 @@ class Group {
     [[gnu::cold]] void poison_calls_with(std::size_t world_rank) noexcept {
         const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
         if (found == world_ranks_.end()) { return; }
-        round_state_.word().poison();
+        word_.poison();
         const auto gone = static_cast<std::size_t>(found - world_ranks_.begin());
         for (std::size_t peer = 0; peer < size(); ++peer) {
             channel(gone, peer).word().poison();
@@ -164,9 +140,10 @@ class Group {
     std::size_t size_;
     shardkit::detail::Owned<Channel[]>
         channels_;  // the largest part, allocated first: it fails first for too many ranks
-    RoundState round_state_;
+    shardkit::detail::Owned<Member[]> members_;
     std::array<shardkit::detail::Owned<Group>, stream_threads> streams_;  // null without overlap
     std::atomic<std::uint32_t> uses_{0};                                  // number of uses by streams
+    alignas(padding) WaitWord word_;
 };
 
 /// One rank's end of a group, under one of its names, for one of its threads.

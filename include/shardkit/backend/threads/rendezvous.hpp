@@ -33,12 +33,12 @@ class Seat {
 
     /// Takes the seat of a handle in its group's meeting.
     /// @pre `handle` outlives the seat
-    explicit Seat(const GroupHandle& handle) noexcept : handle_(handle), round_state_(handle.group->round_state()) {}
+    explicit Seat(const GroupHandle& handle) noexcept : handle_(handle) {}
 
     std::size_t rank() const noexcept { return handle_.rank; }
     std::size_t size() const noexcept { return handle_.group->size(); }
-    Member* members() const noexcept { return round_state_.members(); }
-    Word& word() const noexcept { return round_state_.word(); }
+    Member* members() const noexcept { return handle_.group->members(); }
+    Word& word() const noexcept { return handle_.group->word(); }
     template <class P>
     P* at(std::size_t /*rank*/, P* address) const noexcept {
         return address;
@@ -58,18 +58,7 @@ class Seat {
         word().wait_for_exit(target, handle_.thread->spins);
     }
     template <class Disagreement>
-    std::string explain(const Disagreement& found) const {
-        return round_state_.say_once(found.sequence, [&] { return said(found); });
-    }
-    template <class Disagreement>
-    [[noreturn, gnu::cold]] void throw_disagreement(const Disagreement& found, const std::string& said) const {
-        throw CommError("threads", shardkit::detail::concat(name(found.own.signature.verb), " over ", handle_.axes()),
-                        said, found.own.where);
-    }
-
-  private:
-    template <class Disagreement>
-    [[gnu::cold]] std::string said(const Disagreement& found) const {
+    [[gnu::cold]] std::string explain(const Disagreement& found) const {
         std::pair<std::string, std::string> stated;
         if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
             const auto first = statements(0, found.first);
@@ -83,13 +72,19 @@ class Seat {
                                               handle_.world_rank(0), found.first.text(stated.first),
                                               handle_.world_rank(found.other), found.second.text(stated.second));
     }
+    template <class Disagreement>
+    [[noreturn, gnu::cold]] void throw_disagreement(const Disagreement& found, const std::string& said) const {
+        throw CommError("threads", shardkit::detail::concat(name(found.own.signature.verb), " over ", handle_.axes()),
+                        said, found.own.where);
+    }
+
+  private:
     /// Returns what a rank stated in that call.
     shardkit::detail::Statements statements(std::size_t rank, const shared::detail::Call& call) const {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
     }
 
     const GroupHandle& handle_;
-    RoundState& round_state_;
 };
 
 using Round = shared::detail::Round<Seat>;
@@ -114,15 +109,13 @@ inline void require_matching_counts(const GroupHandle& handle, Round& round) {
     std::uint64_t balance = 0;
     for (std::size_t q = 0; q < round.size(); ++q) { balance += shown(q)->balance; }
     if (balance == 0) { return; }
-    const std::string said = handle.group->round_state().say_once(round.sequence(), [&] {
-        const auto apart = shardkit::detail::counts_apart(
-            round.size(), [&](std::size_t from, std::size_t to) { return shown(from)->send_counts[to]; },
-            [&](std::size_t to, std::size_t from) { return shown(to)->receive_counts[from]; });
-        return shardkit::detail::disagreement(
-            shardkit::detail::concat(" in call ", round.sequence()), apart.value(),
-            [&](std::size_t q, std::string_view stated) { return round.call(q).text(stated); },
-            [&](std::size_t q) { return handle.world_rank(q); });
-    });
+    const auto apart = shardkit::detail::counts_apart(
+        round.size(), [&](std::size_t from, std::size_t to) { return shown(from)->send_counts[to]; },
+        [&](std::size_t to, std::size_t from) { return shown(to)->receive_counts[from]; });
+    const std::string said = shardkit::detail::disagreement(
+        shardkit::detail::concat(" in call ", round.sequence()), apart.value(),
+        [&](std::size_t q, std::string_view stated) { return round.call(q).text(stated); },
+        [&](std::size_t q) { return handle.world_rank(q); });
     const shared::detail::Call own = round.call(round.rank());
     round.meet();
     throw CommError("threads", shardkit::detail::concat(name(own.signature.verb), " over ", handle.axes()), said,
