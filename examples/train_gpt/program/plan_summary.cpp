@@ -178,12 +178,14 @@ sk::planner::MatrixPlan plan_matrices(const Options& options) {
     sk::planner::MatrixPlanner<sk::rules::MuonRule, Arithmetic<T>> planner{
         mesh_of(options).grid(), {}, options.ranks_per_host};
     for (std::size_t l = 0; l < options.model.layers; ++l) {
-        planner.template add<BlockGroup<T>>("blocks." + std::to_string(l), block_shapes<T>(options.model),
-                                            options.chosen_policy());
+        planner.template add<BlockGroup<T>>(
+            "blocks." + std::to_string(l), block_shapes<T>(options.model),
+            sk::ShardedOptions<BlockGroup<T>, sk::DynamicPolicy>{options.chosen_policy()});
     }
     for (std::size_t l = 0; options.model.experts > 0 && l < options.model.layers; ++l) {
-        planner.template add<ExpertGroup<T>>("experts." + std::to_string(l), expert_shapes<T>(options.model),
-                                             options.chosen_policy());
+        planner.template add<ExpertGroup<T>>(
+            "experts." + std::to_string(l), expert_shapes<T>(options.model),
+            sk::ShardedOptions<ExpertGroup<T>, sk::DynamicPolicy>{options.chosen_policy()});
     }
     return planner.plan();
 }
