@@ -297,16 +297,14 @@ inline MatrixShape matrix_shape(const Matrices& matrices, std::string_view path,
                                 const TensorShape& shape, bool experts, SourceLocation where) {
     const auto unsaid = experts && shape.rank == 3 ? MatrixUnits::last_two : MatrixUnits::none;
     const auto units = shape.rank > 2 && matrices.units ? matrices.units(path, name) : unsaid;
-    if (shape.rank < (experts ? 3 : 2)) {
-        throw_invalid_argument(where, "'", path, ".", name, "' has the shape ", shape.describe(), ", expected ",
-                               experts ? "three dimensions of a stack of experts that are matrices"
-                                       : "two dimensions of a parameter that is a matrix");
-    }
-    if (shape.rank > 2 && units == MatrixUnits::none) {
-        throw_invalid_argument(where, "'", path, ".", name, "' has the shape ", shape.describe(),
-                               ", expected Matrices::units, which say what of more than two dimensions is a matrix, "
-                               "or a parameter that is marked NoMatrix, which another optimizer updates");
-    }
+    require_argument(shape.rank >= (experts ? 3 : 2), where, "'", path, ".", name, "' has the shape ",
+                     shape.describe(), ", expected ",
+                     experts ? "three dimensions of a stack of experts that are matrices"
+                             : "two dimensions of a parameter that is a matrix");
+    require_argument(shape.rank == 2 || units != MatrixUnits::none, where, "'", path, ".", name, "' has the shape ",
+                     shape.describe(),
+                     ", expected Matrices::units, which say what of more than two dimensions is a matrix, "
+                     "or a parameter that is marked NoMatrix, which another optimizer updates");
     const bool flattened = units == MatrixUnits::flattened;
     const std::size_t first = experts ? 1 : 0;  // behind the number of experts
     std::size_t columns = flattened ? 1 : shape.extents[shape.rank - 1];
@@ -314,10 +312,8 @@ inline MatrixShape matrix_shape(const Matrices& matrices, std::string_view path,
     const std::size_t rows = shape.extents[flattened ? first : shape.rank - 2];  // that are side by side
     MatrixShape made{{shape.numel() / columns, columns}, matrices.block_rows ? matrices.block_rows(path, name) : 0};
     if (made.block_rows == 0) { made.block_rows = rows; }
-    if (rows % made.block_rows != 0) {
-        throw_invalid_argument(where, "'", path, ".", name, "': block_rows is ", made.block_rows,
-                               ", expected a number that divides its ", rows, " rows");
-    }
+    require_argument(rows % made.block_rows == 0, where, "'", path, ".", name, "': block_rows is ", made.block_rows,
+                     ", expected a number that divides its ", rows, " rows");
     return made;
 }
 

@@ -42,9 +42,8 @@ inline std::vector<ParamGroup> muon_groups(const Model& model, const Matrices& m
                                    in.path(), ".", p.name, "', which ", of_matrices ? "Muon" : "AdamW", " updates");
         }
     }
-    if (of_matrices && !any) {
-        throw_invalid_argument(where, "Muon: no parameter is a matrix, expected one; AdamW trains the rest alone");
-    }
+    require_argument(!of_matrices || any, where,
+                     "Muon: no parameter is a matrix, expected one; AdamW trains the rest alone");
     std::vector<ParamGroup> groups = given;
     for (ParamGroup& group : groups) {
         if (of_matrices) {

@@ -112,9 +112,8 @@ namespace shardkit {
 /// @throws std::invalid_argument that names the parameter, what was given and what was expected
 inline void validate(const MuonOptions& options, SourceLocation where = SourceLocation::current()) {
     detail::validate_ranges<rules::MuonRule>(options, ElementType::fp64, where);
-    if (options.rule == Momentum::none) {
-        throw_invalid_argument(where, "Muon: rule is Momentum::none, expected classical or nesterov");
-    }
+    require_argument(options.rule != Momentum::none, where,
+                     "Muon: rule is Momentum::none, expected classical or nesterov");
 }
 
 }  // namespace shardkit

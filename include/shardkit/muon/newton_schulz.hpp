@@ -280,10 +280,9 @@ constexpr std::uint64_t orthogonalisation_cost(MatrixExtents extents) noexcept {
 template <std::floating_point A, MatrixProducts<Stream, A> Products>
 void newton_schulz(const Stream& stream, const Products& products, MatrixExtents extents, const double* epsilon,
                    std::span<A> matrix, std::span<A> scratch, SourceLocation where = SourceLocation::current()) {
-    if (matrix.size() != extents.numel() || scratch.size() < newton_schulz_scratch<A>(extents)) {
-        throw_invalid_argument(where, "newton_schulz: a matrix of ", matrix.size(), " elements and ", scratch.size(),
-                               " to work in, expected ", extents.numel(), " and ", newton_schulz_scratch<A>(extents));
-    }
+    require_argument(matrix.size() == extents.numel() && scratch.size() >= newton_schulz_scratch<A>(extents), where,
+                     "newton_schulz: a matrix of ", matrix.size(), " elements and ", scratch.size(),
+                     " to work in, expected ", extents.numel(), " and ", newton_schulz_scratch<A>(extents));
     const std::size_t rows = extents.shorter();
     const std::size_t columns = extents.longer();
     const std::size_t numel = extents.numel();

@@ -105,10 +105,8 @@ struct AnyKernels {
 
   private:
     static void require_sizes(std::string_view kernel, std::size_t from, std::size_t to, SourceLocation where) {
-        if (from != to) {
-            throw_invalid_argument(where, "AnyKernels::", kernel, ": a span of ", to, " elements for one of ", from,
-                                   ", expected as many");
-        }
+        require_argument(from == to, where, "AnyKernels::", kernel, ": a span of ", to, " elements for one of ", from,
+                         ", expected as many");
     }
     template <class Kernel>
     static void run(const Stream& stream, const Kernel& kernel) {

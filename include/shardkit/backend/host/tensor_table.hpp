@@ -33,24 +33,18 @@ std::vector<TensorPiece<T>> tensor_table(std::span<const TensorPiece<T>> pieces,
                                          SourceLocation where = SourceLocation::current()) {
     std::vector<TensorPiece<T>> table;
     for (const TensorPiece<T>& piece : pieces) {
-        if (piece.end < piece.begin || piece.end > flat_size) {
-            throw_invalid_argument(where, "tensor_table: piece [", piece.begin, ", ", piece.end,
-                                   "), expected a range inside [0, ", flat_size, ")");
-        }
+        require_argument(piece.begin <= piece.end && piece.end <= flat_size, where, "tensor_table: piece [",
+                         piece.begin, ", ", piece.end, "), expected a range inside [0, ", flat_size, ")");
         if (piece.begin == piece.end) { continue; }
-        if (piece.tensor == nullptr) {
-            throw_invalid_argument(where, "tensor_table: piece [", piece.begin, ", ", piece.end,
-                                   ") has no tensor, expected memory of the engine");
-        }
+        require_argument(piece.tensor != nullptr, where, "tensor_table: piece [", piece.begin, ", ", piece.end,
+                         ") has no tensor, expected memory of the engine");
         table.push_back(piece);
     }
     std::sort(table.begin(), table.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     for (std::size_t i = 1; i < table.size(); ++i) {
-        if (table[i].begin < table[i - 1].end) {
-            throw_invalid_argument(where, "tensor_table: pieces [", table[i - 1].begin, ", ", table[i - 1].end,
-                                   ") and [", table[i].begin, ", ", table[i].end,
-                                   ") overlap, expected disjoint pieces");
-        }
+        require_argument(table[i - 1].end <= table[i].begin, where, "tensor_table: pieces [", table[i - 1].begin,
+                         ", ", table[i - 1].end, ") and [", table[i].begin, ", ", table[i].end,
+                         ") overlap, expected disjoint pieces");
     }
     return table;
 }
