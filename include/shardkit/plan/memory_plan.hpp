@@ -171,6 +171,7 @@ inline std::string memory_table(const planner::MemoryPlan& plan) {
     struct Row {
         std::string_view kind;
         ByteCount bytes;
+        bool optional = false;
     };
     const Row rows[] = {{"parameters", plan.parameters},
                         {"master", plan.master},
@@ -179,17 +180,15 @@ inline std::string memory_table(const planner::MemoryPlan& plan) {
                         {"gather buffers", plan.gather_buffers},
                         {"gradient buffers", plan.gradient_buffers},
                         {"reduce buffers", plan.reduce_buffers},
-                        {"arena", plan.arena},
-                        {"offload slots", plan.offload_slots},
-                        {"staging", plan.staging},
-                        {"engine", plan.engine},
+                        {"arena", plan.arena, true},
+                        {"offload slots", plan.offload_slots, true},
+                        {"staging", plan.staging, true},
+                        {"engine", plan.engine, true},
                         {"total", plan.total()},
-                        {"comms (estimate)", plan.communicators},
-                        {"host", plan.host}};
+                        {"comms (estimate)", plan.communicators, true},
+                        {"host", plan.host, true}};
     std::string table;
-    for (const auto& [kind, bytes] : rows) {
-        const bool optional = kind == "arena" || kind == "offload slots" || kind == "staging" || kind == "engine" ||
-                              kind == "host" || kind == "comms (estimate)";
+    for (const auto& [kind, bytes, optional] : rows) {
         if (optional && bytes.value == 0) { continue; }  // no schedule, nothing offloaded or staged
         std::array<char, 80> line{};
         std::snprintf(line.data(), line.size(), "  %-18.*s %14s\n", static_cast<int>(kind.size()), kind.data(),

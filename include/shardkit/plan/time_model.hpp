@@ -81,15 +81,14 @@ constexpr bool is_possible(const planner::LinkModel& link) noexcept {
 /// Checks that latencies and bandwidths are possible. A bandwidth may be infinite.
 /// @throws std::invalid_argument
 constexpr void require_possible(const planner::TimeModel& model, SourceLocation where) {
-    for (const bool across : {false, true}) {
-        const planner::TimeModel::Links& links = across ? model.across : model.within;
-        for (std::size_t verb = 0; verb < links.size(); ++verb) {
-            const planner::LinkModel& link = links[verb];
-            if (is_possible(link)) { continue; }
-            throw_impossible(across ? "across nodes" : "within nodes", name(static_cast<Verb>(verb)), link, where);
-        }
+    const auto require = [&](const planner::LinkModel& link, std::string_view which, std::string_view what) {
+        if (!is_possible(link)) { throw_impossible(which, what, link, where); }
+    };
+    for (std::size_t verb = 0; verb < verb_count; ++verb) {
+        require(model.within[verb], "within nodes", name(static_cast<Verb>(verb)));
+        require(model.across[verb], "across nodes", name(static_cast<Verb>(verb)));
     }
-    if (!is_possible(model.host)) { throw_impossible("to the host's memory", "copies", model.host, where); }
+    require(model.host, "to the host's memory", "copies");
 }
 
 /// Returns whether any group over these axes has ranks on more than one node.
