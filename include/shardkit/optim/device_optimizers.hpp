@@ -16,13 +16,15 @@ namespace shardkit::detail {
 struct OffloadPiece;
 }
 
-namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
+namespace shardkit::spi SHARDKIT_CHECKED_BUILD {
+class UpdateRunner;
+}
 
-class DeviceLaunches;
+namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 
 /// What optimizers do on a device alone. backend/device/launches.hpp defines it.
 struct DeviceOptimizers {
-    DeviceLaunches* (*make_launches)();
+    spi::UpdateRunner* (*make_launches)();
     /// Allocates the slots of a rank where it has none yet.
     void (*make_slots)(Rank& rank, std::string_view path, Offload offload);
     /// See cut_at_pieces.

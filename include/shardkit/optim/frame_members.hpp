@@ -19,6 +19,7 @@
 #include <shardkit/optim/any_launches.hpp>
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/device_optimizers.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/group_progress.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -36,14 +37,6 @@
 // Defines the members of OptimizerFrame.
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
-
-/// The updates of one optimizer's groups in backward passes.
-class UpdatesInBackward : public BackwardUpdates {
-  public:
-    virtual ~UpdatesInBackward() = default;
-    /// Checks that these options close the step as it began.
-    virtual void check_close(const StepOptions& options, SourceLocation where) = 0;
-};
 
 /// The narrowest arithmetic in which groups are updated.
 inline ElementType narrowest_arithmetic(const Model& model, SourceLocation where) {
@@ -246,7 +239,9 @@ SHARDKIT_CORE_INLINE std::size_t OptimizerFrame::bytes_beside_states(SourceLocat
                                                                   std::vector<ParamGroup> param_groups,
                                                                   SourceLocation where)
     : OptimizerFrame(model, options, std::move(param_groups), where,
-                     Owned<OptimizerGroups>(new OptimizerGroups(OptimizerGroups::Runner(new AnyLaunches)))) {}
+                     Owned<OptimizerGroups>(new OptimizerGroups(OptimizerGroups::Runner(
+                         host_reads(rank_of(model, where).compute_stream()) ? new AnyLaunches
+                                                                            : on_device(where).make_launches())))) {}
 SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(OptimizerFrame&&) noexcept = default;
 SHARDKIT_CORE_INLINE OptimizerFrame& OptimizerFrame::operator=(OptimizerFrame&&) noexcept = default;
 SHARDKIT_CORE_INLINE OptimizerFrame::~OptimizerFrame() = default;

@@ -29,7 +29,6 @@ struct StepShare;
 }  // namespace shardkit::detail
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
-class UpdatesInBackward;
 class UpdatesOfOptimizer;
 struct CombinedParts;
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
@@ -184,7 +183,7 @@ class Optimizer {
         detail::Group* left = nullptr;  // whose update is still to be given to the compute stream
     };
     std::optional<Backward> backward_;  // the step in backward that is under way; stays where it began
-    detail::Owned<detail::UpdatesInBackward> in_backward_;
+    detail::Owned<detail::UpdatesOfOptimizer> in_backward_;
 };
 
 }  // namespace SHARDKIT_FACE
