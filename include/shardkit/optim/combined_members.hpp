@@ -34,7 +34,6 @@ struct CombinedParts {
             std::size_t number;  ///< of the group among its own
         };
         std::vector<Part> parts;
-        List<char> updated;        ///< of each parameter
         StatementHash chosen = 0;  ///< of what `choices` is of
         StatementsHandle choices;
     };
@@ -43,19 +42,45 @@ struct CombinedParts {
                   SourceLocation where)
         : parts_(given) {
         constexpr auto nobody = static_cast<std::size_t>(-1);
+        std::map<std::uint64_t, std::size_t> numbers;    // of the groups, by identity
         std::vector<std::vector<std::size_t>> updaters;  // the part that updates each parameter
         for (const Group& group : spi::groups(model, where)) {
-            numbers_.emplace(group.identity(), groups_.size());
-            groups_.emplace_back().updated.resize(group.geometry().parameters.size());
+            numbers.emplace(group.identity(), groups_.size());
+            groups_.emplace_back();
             updaters.emplace_back(group.geometry().parameters.size(), nobody);
         }
-        for (std::size_t p = 0; p < parts_.size(); ++p) { take(p, updaters, where); }
+        for (std::size_t p = 0; p < parts_.size(); ++p) {
+            Optimizer& part = parts_[p];
+            identities_.push_back(part.identity_);
+            part.require_here(where);
+            for (OptimizerFrame* const frame : part.parts()) {
+                std::size_t n = 0;
+                for (const Group& group : spi::groups(frame->model(), where)) {
+                    const auto found = numbers.find(group.identity());
+                    if (found == numbers.end()) {
+                        throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), "' of part ", p,
+                                               " is no group of the model");
+                    }
+                    const List<char>& its = frame->updated(group);
+                    for (std::size_t i = 0; i < its.size(); ++i) {
+                        if (its[i] == 0) { continue; }
+                        const std::size_t before = std::exchange(updaters[found->second][i], p);
+                        if (before == nobody) { continue; }
+                        throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), ".",
+                                               group.geometry().parameters[i].name, "' is updated by parts ", before,
+                                               " and ", p,
+                                               "; expected a ParamGroup with UpdatedBy::another in all but one");
+                    }
+                    groups_[found->second].parts.push_back({frame, n++});
+                }
+            }
+        }
         std::size_t number = 0;
         for (const Group& group : spi::groups(model, where)) {
-            const List<char>& updated = groups_[number++].updated;
-            for (std::size_t i = 0; i < updated.size(); ++i) {
+            const std::vector<std::size_t>& its = updaters[number++];
+            for (std::size_t i = 0; i < its.size(); ++i) {
                 const PlacedParameter& parameter = group.geometry().parameters[i];
-                if (updated[i] != 0 || !group.trainable() || parameter.frozen) { continue; }
+                if (its[i] != nobody || !group.trainable() || parameter.frozen) { continue; }
                 throw_invalid_argument(where, "CombinedOptimizer: no part updates '", group.path(), ".",
                                        parameter.name, "', expected one, or a Frozen parameter");
             }
@@ -92,39 +117,6 @@ struct CombinedParts {
         return all;
     }
 
-    /// Takes in part number `p`. `updaters`: the part that updates each parameter of each group.
-    void take(std::size_t p, std::vector<std::vector<std::size_t>>& updaters, SourceLocation where) {
-        Optimizer& part = parts_[p];
-        identities_.push_back(part.identity_);
-        part.require_here(where);
-        for (OptimizerFrame* const frame : part.parts()) { take(p, *frame, updaters, where); }
-    }
-    void take(std::size_t p, OptimizerFrame& frame, std::vector<std::vector<std::size_t>>& updaters,
-              SourceLocation where) {
-        std::size_t n = 0;
-        for (const Group& group : spi::groups(frame.model(), where)) {
-            const List<char>& its = frame.updated(group);
-            const auto found = numbers_.find(group.identity());
-            if (found == numbers_.end()) {
-                throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), "' of part ", p,
-                                       " is no group of the model");
-            }
-            const std::size_t number = found->second;
-            OfGroup& of = groups_[number];
-            for (std::size_t i = 0; i < its.size(); ++i) {
-                if (its[i] == 0) { continue; }
-                if (of.updated[i] != 0) {
-                    throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), ".",
-                                           group.geometry().parameters[i].name, "' is updated by parts ",
-                                           updaters[number][i], " and ", p,
-                                           "; expected a ParamGroup with UpdatedBy::another in all but one");
-                }
-                of.updated[i] = 1;
-                updaters[number][i] = p;
-            }
-            of.parts.push_back({&frame, n++});
-        }
-    }
     /// Joins what the ParamGroups of the parts choose, where that is new.
     void list_choices(const Model& model) {
         for (OfGroup& group : groups_) {
@@ -148,7 +140,6 @@ struct CombinedParts {
     std::vector<std::reference_wrapper<Optimizer>> parts_;
     std::vector<std::uint64_t> identities_;  // of them
     std::vector<OfGroup> groups_;
-    std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
 };
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

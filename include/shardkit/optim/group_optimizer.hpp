@@ -64,7 +64,47 @@ class GroupOptimizer {
 
     /// Makes the states.
     GroupOptimizer(Rank& rank, const GroupGeometry& group, const AnyOptions& options,
-                   std::span<const ParamGroup> param_groups, SourceLocation where);
+                   std::span<const ParamGroup> param_groups, SourceLocation where)
+        : kind_(options.rule->states()) {
+        bool any = false;
+        for (const PlacedParameter& p : group.parameters) {
+            const bool is = group.trainable && !p.frozen &&
+                            !is_left_out(param_group_of(group.path, p.name, param_groups), param_groups);
+            updated_.push_back(is ? 1 : 0);
+            any = any || is;
+        }
+        if (!any) { return; }
+        beginning_ = options.rule->beginning(group.arithmetic());
+        states_used_ = options.rule->state_count(options);
+        if (!options.rule->takes(states_used_)) {
+            throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
+                                          ", a number of states that Rule::Update does not take"));
+        }
+        if (kind_.format != StateFormat::full && group.arithmetic() == ElementType::fp64) {
+            throw_invalid_argument(where, "optimizer: '", group.path,
+                                   "' has a master of fp64, and states in bf16 or in blocks of 8 bits are those of "
+                                   "updates in fp32; expected StateFormat::full");
+        }
+        if (kind_.require != nullptr) { kind_.require(group, updated_, where); }
+        Fnv seed;
+        seed.add(group.path);
+        state_seed_ = seed.hash;
+        for (std::size_t s = 0; s < states_used_; ++s) {
+            states_.emplace_back(rank, kind_, group.arithmetic(), group, options.rule->state_name(s));
+        }
+        for (const auto& state : states_) { state_spans_.push_back(state.span()); }
+        if (!group.offloads()) { return; }
+        if (const RuleKind kind = options.rule->kind(); kind != RuleKind::elements) {
+            throw_invalid_argument(
+                where, "optimizer: '", group.path, "' has an Offload, and ",
+                kind == RuleKind::matrices
+                    ? "matrices are brought together from masters and states in the engine's memory"
+                    : "sums over parameters are added from masters in the engine's memory",
+                "; expected Offload::none");
+        }
+        offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, rank.options().offload_slot_bytes);
+        if (offloaded_.piece > 0) { on_device(where).make_slots(rank, group.path, group.offload); }
+    }
     GroupOptimizer(GroupOptimizer&&) noexcept = default;
     GroupOptimizer& operator=(GroupOptimizer&&) noexcept = default;
     ~GroupOptimizer() {
@@ -74,7 +114,72 @@ class GroupOptimizer {
 
     /// Takes its place among `updates`. `progress`: how far each parameter is; null: at the beginning.
     void choose(Rank& rank, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
-                const GroupProgress* progress, UpdateTable& updates);
+                const GroupProgress* progress, UpdateTable& updates) {
+        if (!has(updated_, 1)) { return; }
+        const std::vector<std::uint64_t> beginning = numbers_of(beginning_);
+        choices_.clear();
+        choices_.push_back({0, progress != nullptr ? progress->own : beginning});
+        chosen_.clear();
+        later_.clear();
+        const auto chosen = [&](std::size_t p, const std::uint64_t* its) {
+            const PlacedParameter& parameter = group.parameters[p];
+            const std::size_t options =
+                options_number(param_group_of(group.path, parameter.name, param_groups), parameter.decay);
+            for (std::size_t number = 0; number < choices_.size(); ++number) {
+                const Choice& made = choices_[number];
+                if (made.options == options && std::equal(made.progress.begin(), made.progress.end(), its)) {
+                    return number;
+                }
+            }
+            choices_.push_back({options, {its, its + beginning.size()}});
+            return choices_.size() - 1;
+        };
+        // Of all parameters, so that every rank has the same choices.
+        std::vector<std::size_t> before{0};
+        for (std::size_t p = 0; p < group.parameters.size(); ++p) {
+            const std::uint64_t* const its = progress != nullptr ? progress->of(p).data() : beginning.data();
+            chosen_.push_back(updated_[p] != 0 ? chosen(p, its) : GroupProgress::none);
+            before.push_back(before.back() + group.parameters[p].shape.numel());
+        }
+        if (progress != nullptr) {
+            for (const auto& part : progress->parts) {
+                later_.push_back({part.parameter, part.begin, chosen(part.parameter, part.numbers.data())});
+            }
+        }
+        List<ParameterHypers> hypers;
+        for (const Choice& choice : choices_) {
+            hypers.push_back({choice.options, progress_of(beginning_, choice.progress)});
+        }
+        List<rules::UpdateRange> ranges;
+        const bool rounds = group.stochastic_rounding.has_value() || kind_.format != StateFormat::full;
+        const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t at) {
+            rules::UpdateRange next{begin, end, updates.size() + static_cast<std::uint32_t>(choice), rounds ? at : 0};
+            append_merged(ranges, next, !ranges.empty() && continues(ranges.back(), next));
+        };
+        for_each_updated_run(group, rounds || !later_.empty(),
+                             [&](std::size_t parameter, IndexRange flat, std::uint64_t element) {
+                                 const IndexRange range = relative_to(flat, group.updated.begin);
+                                 std::size_t begin = range.begin;
+                                 std::size_t choice = chosen_[parameter];
+                                 // Cut where further elements of the parameter begin.
+                                 for (const Later& later : later_) {
+                                     if (later.parameter != parameter) { continue; }
+                                     const std::size_t at = before[parameter] + later.begin;
+                                     if (at >= element + range.size()) { break; }
+                                     if (at > element) {
+                                         const std::size_t end = range.begin + (at - element);
+                                         add(begin, end, choice, element + (begin - range.begin));
+                                         begin = end;
+                                     }
+                                     choice = later.choice;
+                                 }
+                                 add(begin, range.end, choice, element + (begin - range.begin));
+                             });
+        if (offloaded_.cut(ranges, group, rounds)) { updates.keep_host_copy(); }
+        first_update_ = updates.size();
+        number_ = updates.add(hypers);
+        ranges_ = {rank, ranges.data(), ranges.size()};
+    }
     /// Whether it updates a parameter, which is neither frozen nor another optimizer's.
     bool updates(std::size_t parameter) const noexcept { return updated_[parameter] != 0; }
     const List<char>& updated() const noexcept { return updated_; }
@@ -121,7 +226,23 @@ class GroupOptimizer {
     /// Its place in the UpdateTable; none where it updates no parameter.
     std::optional<std::size_t> number() const noexcept { return number_; }
     /// How far its updates in `table` are.
-    GroupProgress progress(const UpdateTable& table) const;
+    GroupProgress progress(const UpdateTable& table) const {
+        GroupProgress progress;
+        progress.numbers = beginning_.rule->numbers();
+        List<std::vector<std::uint64_t>> of;
+        for (std::size_t c = 0; c < choices_.size(); ++c) { of.push_back(numbers_of(table.progress(*number_, c))); }
+        progress.own = of.front();
+        progress.beginning = numbers_of(beginning_);
+        for (const Later& later : later_) {
+            progress.parts.push_back({later.parameter, later.begin, of[later.choice]});
+        }
+        for (const std::size_t chosen : chosen_) {
+            const std::size_t choice = chosen == GroupProgress::none ? 0 : chosen;
+            progress.parameters.insert(progress.parameters.end(), of[choice].begin(), of[choice].end());
+        }
+        progress.updated = updated_;
+        return progress;
+    }
     /// Whether parameters that share a choice are as far as each other in `progress`, so that it can be set.
     bool takes(const GroupProgress& progress) const { return !numbers_of_choices(progress).empty(); }
     /// Whether no block of 8 bits would have elements of two different numbers of steps.
@@ -131,11 +252,36 @@ class GroupOptimizer {
                });
     }
     /// Sets what it takes.
-    void set_progress(const GroupProgress& progress, UpdateTable& table) const;
+    void set_progress(const GroupProgress& progress, UpdateTable& table) const {
+        const auto numbers = numbers_of_choices(progress);
+        for (std::size_t c = 0; c < numbers.size(); ++c) {
+            table.set_progress(*number_, c, progress_of(beginning_, numbers[c]));
+        }
+    }
 
   private:
     /// How far each choice is where those that share one are as far as each other; empty where they are not.
-    List<std::vector<std::uint64_t>> numbers_of_choices(const GroupProgress& progress) const;
+    List<std::vector<std::uint64_t>> numbers_of_choices(const GroupProgress& progress) const {
+        List<std::vector<std::uint64_t>> of(choices_.size());
+        const auto agrees = [&](std::size_t choice, const std::uint64_t* numbers) {
+            std::vector<std::uint64_t>& its = of[choice];
+            if (its.empty()) { its.assign(numbers, numbers + progress.numbers.size()); }
+            return std::equal(its.begin(), its.end(), numbers);
+        };
+        for (std::size_t p = 0; p < chosen_.size(); ++p) {
+            if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p).data())) { return {}; }
+        }
+        if (progress.parts.size() != later_.size()) { return {}; }
+        for (std::size_t i = 0; i < later_.size(); ++i) {
+            const auto& part = progress.parts[i];
+            const bool same = part.parameter == later_[i].parameter && part.begin == later_[i].begin;
+            if (!same || !agrees(later_[i].choice, part.numbers.data())) { return {}; }
+        }
+        // The first choice, which need not be any parameter's, counts the group's steps.
+        if (of.front().empty()) { of.front() = progress.own; }
+        if (of.front()[0] != progress.own[0]) { return {}; }
+        return of;
+    }
 
     /// Elements of a parameter from `begin` on, as in GroupProgress.
     struct Later {
@@ -186,161 +332,5 @@ class GroupOptimizer {
     List<Later> later_;                // of parameters that are not everywhere as far
     MemoryReader* reader_ = nullptr;
 };
-
-inline GroupOptimizer::GroupOptimizer(Rank& rank, const GroupGeometry& group, const AnyOptions& options,
-                                      std::span<const ParamGroup> param_groups, SourceLocation where)
-    : kind_(options.rule->states()) {
-    bool any = false;
-    for (const PlacedParameter& p : group.parameters) {
-        const bool is = group.trainable && !p.frozen &&
-                        !is_left_out(param_group_of(group.path, p.name, param_groups), param_groups);
-        updated_.push_back(is ? 1 : 0);
-        any = any || is;
-    }
-    if (!any) { return; }
-    beginning_ = options.rule->beginning(group.arithmetic());
-    states_used_ = options.rule->state_count(options);
-    if (!options.rule->takes(states_used_)) {
-        throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
-                                      ", a number of states that Rule::Update does not take"));
-    }
-    if (kind_.format != StateFormat::full && group.arithmetic() == ElementType::fp64) {
-        throw_invalid_argument(where, "optimizer: '", group.path,
-                               "' has a master of fp64, and states in bf16 or in blocks of 8 bits are those of "
-                               "updates in fp32; expected StateFormat::full");
-    }
-    if (kind_.require != nullptr) { kind_.require(group, updated_, where); }
-    Fnv seed;
-    seed.add(group.path);
-    state_seed_ = seed.hash;
-    for (std::size_t s = 0; s < states_used_; ++s) {
-        states_.emplace_back(rank, kind_, group.arithmetic(), group, options.rule->state_name(s));
-    }
-    for (const auto& state : states_) { state_spans_.push_back(state.span()); }
-    if (!group.offloads()) { return; }
-    if (const RuleKind kind = options.rule->kind(); kind != RuleKind::elements) {
-        throw_invalid_argument(where, "optimizer: '", group.path, "' has an Offload, and ",
-                               kind == RuleKind::matrices
-                                   ? "matrices are brought together from masters and states in the engine's memory"
-                                   : "sums over parameters are added from masters in the engine's memory",
-                               "; expected Offload::none");
-    }
-    offloaded_.piece = offload_piece(group, {states_used_, kind_.format}, rank.options().offload_slot_bytes);
-    if (offloaded_.piece > 0) { on_device(where).make_slots(rank, group.path, group.offload); }
-}
-
-inline void GroupOptimizer::choose(Rank& rank, const GroupGeometry& group, std::span<const ParamGroup> param_groups,
-                                   const GroupProgress* progress, UpdateTable& updates) {
-    if (!has(updated_, 1)) { return; }
-    const std::vector<std::uint64_t> beginning = numbers_of(beginning_);
-    choices_.clear();
-    choices_.push_back({0, progress != nullptr ? progress->own : beginning});
-    chosen_.clear();
-    later_.clear();
-    const auto chosen = [&](std::size_t p, const std::uint64_t* its) {
-        const PlacedParameter& parameter = group.parameters[p];
-        const std::size_t options =
-            options_number(param_group_of(group.path, parameter.name, param_groups), parameter.decay);
-        for (std::size_t number = 0; number < choices_.size(); ++number) {
-            const Choice& made = choices_[number];
-            if (made.options == options && std::equal(made.progress.begin(), made.progress.end(), its)) {
-                return number;
-            }
-        }
-        choices_.push_back({options, {its, its + beginning.size()}});
-        return choices_.size() - 1;
-    };
-    // Of all parameters, so that every rank has the same choices.
-    std::vector<std::size_t> before{0};
-    for (std::size_t p = 0; p < group.parameters.size(); ++p) {
-        const std::uint64_t* const its = progress != nullptr ? progress->of(p).data() : beginning.data();
-        chosen_.push_back(updated_[p] != 0 ? chosen(p, its) : GroupProgress::none);
-        before.push_back(before.back() + group.parameters[p].shape.numel());
-    }
-    if (progress != nullptr) {
-        for (const auto& part : progress->parts) {
-            later_.push_back({part.parameter, part.begin, chosen(part.parameter, part.numbers.data())});
-        }
-    }
-    List<ParameterHypers> hypers;
-    for (const Choice& choice : choices_) {
-        hypers.push_back({choice.options, progress_of(beginning_, choice.progress)});
-    }
-    List<rules::UpdateRange> ranges;
-    const bool rounds = group.stochastic_rounding.has_value() || kind_.format != StateFormat::full;
-    const auto add = [&](std::size_t begin, std::size_t end, std::size_t choice, std::uint64_t at) {
-        rules::UpdateRange next{begin, end, updates.size() + static_cast<std::uint32_t>(choice), rounds ? at : 0};
-        append_merged(ranges, next, !ranges.empty() && continues(ranges.back(), next));
-    };
-    for_each_updated_run(group, rounds || !later_.empty(),
-                         [&](std::size_t parameter, IndexRange flat, std::uint64_t element) {
-                             const IndexRange range = relative_to(flat, group.updated.begin);
-                             std::size_t begin = range.begin;
-                             std::size_t choice = chosen_[parameter];
-                             // Cut where further elements of the parameter begin.
-                             for (const Later& later : later_) {
-                                 if (later.parameter != parameter) { continue; }
-                                 const std::size_t at = before[parameter] + later.begin;
-                                 if (at >= element + range.size()) { break; }
-                                 if (at > element) {
-                                     const std::size_t end = range.begin + (at - element);
-                                     add(begin, end, choice, element + (begin - range.begin));
-                                     begin = end;
-                                 }
-                                 choice = later.choice;
-                             }
-                             add(begin, range.end, choice, element + (begin - range.begin));
-                         });
-    if (offloaded_.cut(ranges, group, rounds)) { updates.keep_host_copy(); }
-    first_update_ = updates.size();
-    number_ = updates.add(hypers);
-    ranges_ = {rank, ranges.data(), ranges.size()};
-}
-
-inline GroupProgress GroupOptimizer::progress(const UpdateTable& table) const {
-    GroupProgress progress;
-    progress.numbers = beginning_.rule->numbers();
-    List<std::vector<std::uint64_t>> of;
-    for (std::size_t c = 0; c < choices_.size(); ++c) { of.push_back(numbers_of(table.progress(*number_, c))); }
-    progress.own = of.front();
-    progress.beginning = numbers_of(beginning_);
-    for (const Later& later : later_) { progress.parts.push_back({later.parameter, later.begin, of[later.choice]}); }
-    for (const std::size_t chosen : chosen_) {
-        const std::size_t choice = chosen == GroupProgress::none ? 0 : chosen;
-        progress.parameters.insert(progress.parameters.end(), of[choice].begin(), of[choice].end());
-    }
-    progress.updated = updated_;
-    return progress;
-}
-
-inline auto GroupOptimizer::numbers_of_choices(const GroupProgress& progress) const
-    -> List<std::vector<std::uint64_t>> {
-    List<std::vector<std::uint64_t>> of(choices_.size());
-    const auto agrees = [&](std::size_t choice, const std::uint64_t* numbers) {
-        std::vector<std::uint64_t>& its = of[choice];
-        if (its.empty()) { its.assign(numbers, numbers + progress.numbers.size()); }
-        return std::equal(its.begin(), its.end(), numbers);
-    };
-    for (std::size_t p = 0; p < chosen_.size(); ++p) {
-        if (chosen_[p] != GroupProgress::none && !agrees(chosen_[p], progress.of(p).data())) { return {}; }
-    }
-    if (progress.parts.size() != later_.size()) { return {}; }
-    for (std::size_t i = 0; i < later_.size(); ++i) {
-        const auto& part = progress.parts[i];
-        const bool same = part.parameter == later_[i].parameter && part.begin == later_[i].begin;
-        if (!same || !agrees(later_[i].choice, part.numbers.data())) { return {}; }
-    }
-    // The first choice, which need not be any parameter's, counts the group's steps.
-    if (of.front().empty()) { of.front() = progress.own; }
-    if (of.front()[0] != progress.own[0]) { return {}; }
-    return of;
-}
-
-inline void GroupOptimizer::set_progress(const GroupProgress& progress, UpdateTable& table) const {
-    const auto numbers = numbers_of_choices(progress);
-    for (std::size_t c = 0; c < numbers.size(); ++c) {
-        table.set_progress(*number_, c, progress_of(beginning_, numbers[c]));
-    }
-}
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -34,7 +34,22 @@ class NormTable {
         copied    ///< those that another rank counts
     };
 
-    NormTable(Rank& rank, const List<Group*>& groups);
+    NormTable(Rank& rank, const List<Group*>& groups) {
+        List<StoredElements> runs;
+        for (const Part part : {Part::counted, Part::copied}) {
+            for (Group* const group : groups) {
+                const auto& ranges = part == Part::counted ? group->counted_segments() : group->copied_segments();
+                pieces_of_.push_back({runs.size(), runs.size() + ranges.size()});
+                for (const IndexRange range : ranges) {
+                    runs.push_back(group->gradients().reduced().subspan(range.begin, range.size()));
+                }
+            }
+        }
+        for (Group* const group : groups) { groups_.push_back({group->identity(), group->life()}); }
+        const List<NormRun> pieces = list_norm_pieces(runs);
+        for (const NormRun& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
+        if (!pieces.empty()) { pieces_ = {rank, pieces.data(), pieces.size()}; }
+    }
 
     /// Returns whether the table was made of these groups, in this order.
     bool is_of(const List<Group*>& groups) const noexcept {
@@ -49,7 +64,19 @@ class NormTable {
     /// of neighbours.
     /// @return whether there was anything to add
     bool add_to(AddNormPieces add, Part part, const Stream& stream, std::span<const char> taken, const double* scale,
-                double* into) const;
+                double* into) const {
+        bool any = false;
+        const IndexRange* const of = pieces_of_.data() + (part == Part::counted ? 0 : groups_.size());
+        const auto is_taken = [&](std::size_t i) { return taken[i] != 0; };
+        for_each_run(0, groups_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
+            const IndexRange pieces{of[begin].begin, of[end - 1].end};
+            if (pieces.empty()) { return; }
+            any = true;
+            const IndexRange positions{positions_[pieces.begin].begin, positions_[pieces.end - 1].end};
+            add(stream, pieces_.data() + pieces.begin, pieces.size(), positions, scale, into);
+        });
+        return any;
+    }
 
   private:
     struct Known {
@@ -66,14 +93,44 @@ class NormTable {
 /// turns.
 class NormMemory {
   public:
-    explicit NormMemory(Rank& rank);
+    explicit NormMemory(Rank& rank) : rank_(&rank), subject_(subject_of(rank.world(), "the global norm")) {}
     /// Returns a rank's memory, where a norm begins.
-    static NormMemory& begin(Rank& rank);
+    static NormMemory& begin(Rank& rank) {
+        NormMemory& memory = rank.kept<NormMemory>();
+        memory.left_ = {};
+        memory.updates_.clear();
+        for (Listed& list : memory.lists_) {
+            list.groups.clear();
+            list.taken.clear();
+        }
+        return memory;
+    }
     /// Takes a trainable group into the norm that was begun last, in the order of the model.
-    void list(Group& group);
+    void list(Group& group) {
+        // Without step_in_backward such a group can only be skipped, and has no memory for gradients.
+        if (group.geometry().table.releases) { return; }
+        const AddNormPieces add = group.elements().norm_partial;
+        Listed* its =
+            std::find_if(lists_.begin(), lists_.end(), [add](const Listed& each) { return each.add == add; });
+        if (its == lists_.end()) { its = &lists_.push_back({add, {}, {}}); }
+        its->groups.push_back(&group);
+        its->taken.push_back(group.step().skipped() ? 0 : 1);
+    }
     /// Adds the elements of the groups that were taken in to the sum that travels in `into`: those that this rank
     /// counts, and of those that other ranks count what is not finite.
-    void add_to(const Stream& stream, const double* scale, double* into);
+    void add_to(const Stream& stream, const double* scale, double* into) {
+        using Part = NormTable::Part;
+        const auto add = [&](Part part) {
+            bool any = false;
+            for (const Listed& list : lists_) {
+                if (list.groups.empty()) { continue; }
+                any = table_of(list.groups).add_to(list.add, part, stream, list.taken.span(), scale, into) || any;
+            }
+            return any;
+        };
+        if (add(Part::copied)) { host::AnyKernels::run_once(stream, KeepNonfinite{into}); }
+        add(Part::counted);
+    }
 
     /// Returns what the norms' all-reduces are for.
     const engine::CallSubject* subject() const noexcept { return subject_; }
@@ -136,89 +193,18 @@ class NormMemory {
         List<Group*> groups;
         List<char> taken;  // whether each has gradients in this step
     };
-    const NormTable& table_of(const List<Group*>& groups);
+    const NormTable& table_of(const List<Group*>& groups) {
+        for (const NormTable& table : tables_) {
+            if (table.is_of(groups)) { return table; }
+        }
+        tables_.erase_if([](const auto& each) { return each.is_over(); });
+        return tables_.push_back({*rank_, groups});
+    }
 
     List<Listed> lists_;  // of the norm that was begun last
     /// One for each model and type that has had a norm. It stays as long as its groups, as a CUDA graph may read it.
     List<NormTable> tables_;
     FinishNorm left_;
 };
-
-inline NormTable::NormTable(Rank& rank, const List<Group*>& groups) {
-    List<StoredElements> runs;
-    for (const Part part : {Part::counted, Part::copied}) {
-        for (Group* const group : groups) {
-            const auto& ranges = part == Part::counted ? group->counted_segments() : group->copied_segments();
-            pieces_of_.push_back({runs.size(), runs.size() + ranges.size()});
-            for (const IndexRange range : ranges) {
-                runs.push_back(group->gradients().reduced().subspan(range.begin, range.size()));
-            }
-        }
-    }
-    for (Group* const group : groups) { groups_.push_back({group->identity(), group->life()}); }
-    const List<NormRun> pieces = list_norm_pieces(runs);
-    for (const NormRun& piece : pieces) { positions_.push_back(IndexRange{piece.begin, piece.end}); }
-    if (!pieces.empty()) { pieces_ = {rank, pieces.data(), pieces.size()}; }
-}
-
-inline bool NormTable::add_to(AddNormPieces add, Part part, const Stream& stream, std::span<const char> taken,
-                              const double* scale, double* into) const {
-    bool any = false;
-    const IndexRange* const of = pieces_of_.data() + (part == Part::counted ? 0 : groups_.size());
-    const auto is_taken = [&](std::size_t i) { return taken[i] != 0; };
-    for_each_run(0, groups_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
-        const IndexRange pieces{of[begin].begin, of[end - 1].end};
-        if (pieces.empty()) { return; }
-        any = true;
-        const IndexRange positions{positions_[pieces.begin].begin, positions_[pieces.end - 1].end};
-        add(stream, pieces_.data() + pieces.begin, pieces.size(), positions, scale, into);
-    });
-    return any;
-}
-
-inline NormMemory::NormMemory(Rank& rank) : rank_(&rank), subject_(subject_of(rank.world(), "the global norm")) {}
-
-inline NormMemory& NormMemory::begin(Rank& rank) {
-    NormMemory& memory = rank.kept<NormMemory>();
-    memory.left_ = {};
-    memory.updates_.clear();
-    for (Listed& list : memory.lists_) {
-        list.groups.clear();
-        list.taken.clear();
-    }
-    return memory;
-}
-
-inline void NormMemory::list(Group& group) {
-    // Without step_in_backward such a group can only be skipped, and has no memory for gradients.
-    if (group.geometry().table.releases) { return; }
-    const AddNormPieces add = group.elements().norm_partial;
-    Listed* its = std::find_if(lists_.begin(), lists_.end(), [add](const Listed& each) { return each.add == add; });
-    if (its == lists_.end()) { its = &lists_.push_back({add, {}, {}}); }
-    its->groups.push_back(&group);
-    its->taken.push_back(group.step().skipped() ? 0 : 1);
-}
-
-inline void NormMemory::add_to(const Stream& stream, const double* scale, double* into) {
-    using Part = NormTable::Part;
-    const auto add = [&](Part part) {
-        bool any = false;
-        for (const Listed& list : lists_) {
-            if (list.groups.empty()) { continue; }
-            any = table_of(list.groups).add_to(list.add, part, stream, list.taken.span(), scale, into) || any;
-        }
-        return any;
-    };
-    if (add(Part::copied)) { host::AnyKernels::run_once(stream, KeepNonfinite{into}); }
-    add(Part::counted);
-}
-
-inline const NormTable& NormMemory::table_of(const List<Group*>& groups) {
-    for (const NormTable& table : tables_) {
-        if (table.is_of(groups)) { return table; }
-    }
-    tables_.erase_if([](const auto& each) { return each.is_over(); });
-    return tables_.push_back({*rank_, groups});
-}
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -120,13 +120,35 @@ class OptimizerNumbers {
   public:
     /// @param arithmetic  the narrowest that updates elements
     /// @throws std::invalid_argument for hyper-parameters out of range
-    OptimizerNumbers(const AnyOptions& options, std::vector<ParamGroup> param_groups, ElementType arithmetic,
-                     SourceLocation where);
+    [[gnu::cold]] OptimizerNumbers(const AnyOptions& options, std::vector<ParamGroup> param_groups,
+                                   ElementType arithmetic, SourceLocation where)
+        : options_(options),
+          arithmetic_(arithmetic),
+          given_rate_(options.learning_rate),
+          param_groups_(std::move(param_groups)) {
+        for (const ParamGroup& group : param_groups_) { validate(group, where); }
+        require_options(options, this->param_groups(), where);
+    }
 
     /// Adds one more group.
-    void add_group(Rank& rank, const GroupGeometry& group, SourceLocation where);
+    void add_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
+        choices_.emplace_back();
+        StatementBook* const book = rank.world_size() > 1 ? book_of(rank.world()) : nullptr;
+        if (book == nullptr) { return; }
+        if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements(options_, where)); }
+        if (!param_groups_.empty()) {
+            choices_.back() = book->keep(param_group_statements(group, param_groups(), where));
+        }
+    }
     /// Takes the engine's memory, once there are all groups.
-    void begin(Rank& rank);
+    [[gnu::cold]] void begin(Rank& rank) {
+        rank_ = &rank;
+        // Here, so that the first step allocates nothing but the norm's buffers.
+        static_cast<void>(rank.kept<NormMemory>());
+        const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
+        engine_options_ = {rank, chosen.data(), chosen.size()};
+        scalars_ = EngineTable<StepScalars>(rank, StepScalars{});
+    }
     const AnyOptions& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
     Rank& rank() const noexcept { return *rank_; }
@@ -140,9 +162,28 @@ class OptimizerNumbers {
     }
     /// Sets that of the next steps.
     /// @throws std::invalid_argument likewise
-    void set_learning_rate(double learning_rate, double given, SourceLocation where);
+    void set_learning_rate(double learning_rate, double given, SourceLocation where) {
+        require_learning_rate(learning_rate, where);
+        options_.learning_rate = learning_rate;
+        given_rate_ = given;
+        const ChosenOptions own{1, options_};
+        write(std::span(&own, 1));
+    }
     /// @throws std::invalid_argument for hyper-parameters out of range, or with another number of states
-    void set_options(const AnyOptions& options, SourceLocation where);
+    void set_options(const AnyOptions& options, SourceLocation where) {
+        require_options(options, param_groups(), where);
+        const std::size_t states = options.rule->state_count(options);
+        if (states != options_.rule->state_count(options_)) {
+            throw_invalid_argument(where, options.rule->name(), ": set_options for an optimizer with ", states,
+                                   " states, expected as many as it was made with, ",
+                                   options_.rule->state_count(options_));
+        }
+        const auto chosen = chosen_options(options, param_groups(), where);
+        if (stated_ != nullptr) { stated_ = book()->keep(optimizer_statements(options, where)); }
+        options_ = options;
+        given_rate_ = options.learning_rate;
+        write(chosen.span());
+    }
     /// That other ParamGroups are of the same parameters. @throws std::invalid_argument
     void require_same_groups(const GroupGeometry& group, std::span<const ParamGroup> others,
                              SourceLocation where) const {
@@ -157,13 +198,35 @@ class OptimizerNumbers {
     }
     /// `choices`: what they choose for each group.
     /// @throws std::invalid_argument for hyper-parameters out of range
-    void set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices, SourceLocation where);
+    void set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices, SourceLocation where) {
+        require_options(options_, std::span<const ParamGroup>(param_groups), where);
+        const auto chosen = chosen_options(options_, std::span<const ParamGroup>(param_groups), where);
+        List<StatementsHandle> kept = choices_;
+        for (std::size_t number = 0; number < kept.size(); ++number) {
+            if (kept[number] != nullptr) { kept[number] = book()->keep(std::move(choices[number])); }
+        }
+        choices_ = std::move(kept);
+        param_groups_ = std::move(param_groups);
+        write(chosen.span());
+    }
     /// Compares what the ranks called, and begins a step, whose first work is then first(). Collective over the
     /// world.
     /// @return what all ranks must state alike of it
     /// @throws CommError as Rank::compare_calls
     StatementHash begin_step(StatedStep step, LossScaleState* loss_scale, const ClipCoefficient& coefficient,
-                             const StepShare& share, SourceLocation where);
+                             const StepShare& share, SourceLocation where) {
+        if (share.before == 0) { rank_->compare_calls(where); }
+        step.number = ++steps_;
+        step.learning_rate = options_.learning_rate;
+        step.max_norm = coefficient.max_norm;
+        step.optimizer = hash_of(stated_);
+        step.shared = share.before;
+        step.updated = where;
+        if (stated_ != nullptr) { book()->note(step); }
+        first_ = BeginStep{1 / step.divisor, coefficient,  loss_scale,
+                           scalars_.data(),  share.adapts, rank_->kept<NormMemory>().take_left(coefficient.total)};
+        return step.update_hash();
+    }
     /// Returns the first work of the step, for the launch that begins the first groups' updates; none once that has
     /// taken it.
     std::optional<BeginStep>& first() noexcept { return first_; }
@@ -224,87 +287,5 @@ class OptimizerNumbers {
     EngineTable<StepScalars> scalars_;
     std::optional<BeginStep> first_;
 };
-
-[[gnu::cold]] inline OptimizerNumbers::OptimizerNumbers(const AnyOptions& options,
-                                                        std::vector<ParamGroup> param_groups, ElementType arithmetic,
-                                                        SourceLocation where)
-    : options_(options),
-      arithmetic_(arithmetic),
-      given_rate_(options.learning_rate),
-      param_groups_(std::move(param_groups)) {
-    for (const ParamGroup& group : param_groups_) { validate(group, where); }
-    require_options(options, this->param_groups(), where);
-}
-
-inline void OptimizerNumbers::add_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
-    choices_.emplace_back();
-    StatementBook* const book = rank.world_size() > 1 ? book_of(rank.world()) : nullptr;
-    if (book == nullptr) { return; }
-    if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements(options_, where)); }
-    if (!param_groups_.empty()) {
-        choices_.back() = book->keep(param_group_statements(group, param_groups(), where));
-    }
-}
-
-[[gnu::cold]] inline void OptimizerNumbers::begin(Rank& rank) {
-    rank_ = &rank;
-    // Here, so that the first step allocates nothing but the norm's buffers.
-    static_cast<void>(rank.kept<NormMemory>());
-    const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
-    engine_options_ = {rank, chosen.data(), chosen.size()};
-    scalars_ = EngineTable<StepScalars>(rank, StepScalars{});
-}
-
-inline void OptimizerNumbers::set_learning_rate(double learning_rate, double given, SourceLocation where) {
-    require_learning_rate(learning_rate, where);
-    options_.learning_rate = learning_rate;
-    given_rate_ = given;
-    const ChosenOptions own{1, options_};
-    write(std::span(&own, 1));
-}
-
-inline void OptimizerNumbers::set_options(const AnyOptions& options, SourceLocation where) {
-    require_options(options, param_groups(), where);
-    const std::size_t states = options.rule->state_count(options);
-    if (states != options_.rule->state_count(options_)) {
-        throw_invalid_argument(where, options.rule->name(), ": set_options for an optimizer with ", states,
-                               " states, expected as many as it was made with, ",
-                               options_.rule->state_count(options_));
-    }
-    const auto chosen = chosen_options(options, param_groups(), where);
-    if (stated_ != nullptr) { stated_ = book()->keep(optimizer_statements(options, where)); }
-    options_ = options;
-    given_rate_ = options.learning_rate;
-    write(chosen.span());
-}
-
-inline void OptimizerNumbers::set_param_groups(std::vector<ParamGroup> param_groups, List<Statements> choices,
-                                               SourceLocation where) {
-    require_options(options_, std::span<const ParamGroup>(param_groups), where);
-    const auto chosen = chosen_options(options_, std::span<const ParamGroup>(param_groups), where);
-    List<StatementsHandle> kept = choices_;
-    for (std::size_t number = 0; number < kept.size(); ++number) {
-        if (kept[number] != nullptr) { kept[number] = book()->keep(std::move(choices[number])); }
-    }
-    choices_ = std::move(kept);
-    param_groups_ = std::move(param_groups);
-    write(chosen.span());
-}
-
-inline StatementHash OptimizerNumbers::begin_step(StatedStep step, LossScaleState* loss_scale,
-                                                  const ClipCoefficient& coefficient, const StepShare& share,
-                                                  SourceLocation where) {
-    if (share.before == 0) { rank_->compare_calls(where); }
-    step.number = ++steps_;
-    step.learning_rate = options_.learning_rate;
-    step.max_norm = coefficient.max_norm;
-    step.optimizer = hash_of(stated_);
-    step.shared = share.before;
-    step.updated = where;
-    if (stated_ != nullptr) { book()->note(step); }
-    first_ = BeginStep{1 / step.divisor, coefficient,  loss_scale,
-                       scalars_.data(),  share.adapts, rank_->kept<NormMemory>().take_left(coefficient.total)};
-    return step.update_hash();
-}
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

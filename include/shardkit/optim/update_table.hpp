@@ -57,12 +57,28 @@ class UpdateTable {
     }
 
     /// Once all groups are in, and before anything below.
-    void upload(Rank& rank);
+    [[gnu::cold]] void upload(Rank& rank) {
+        groups_ = {rank, listed_groups_.data(), listed_groups_.size()};
+        hypers_ = {rank, listed_hypers_.data(), size()};
+        taken_ = List<char>(listed_groups_.size());
+        updates_ = {rank, List<AnyRuleUpdate>(size()).data(), size()};
+        if (on_host_) {
+            host_ = group_buffer<std::uint8_t>(rank, "optimizer", "numbers of updates on the host",
+                                               behind(skip_at(), sizeof(std::uint32_t)), /*offloaded=*/true);
+        }
+    }
 
     /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
     /// The first one takes `first`, and does it before.
     void begin(const Stream& stream, const StepScalars* scalars, const ChosenOptions* options,
-               std::optional<BeginStep>& first);
+               std::optional<BeginStep>& first) {
+        const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
+        for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
+            begin_run(stream, first ? &*first : nullptr, end - begin,
+                      {scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()});
+            first.reset();
+        });
+    }
 
     /// Does the same for one group alone.
     void begin_alone(std::size_t group, const Stream& stream, const StepScalars* scalars,
@@ -119,26 +135,5 @@ class UpdateTable {
     HostBuffer<std::uint8_t> host_;
     EngineTable<AnyRuleUpdate> updates_;
 };
-
-[[gnu::cold]] inline void UpdateTable::upload(Rank& rank) {
-    groups_ = {rank, listed_groups_.data(), listed_groups_.size()};
-    hypers_ = {rank, listed_hypers_.data(), size()};
-    taken_ = List<char>(listed_groups_.size());
-    updates_ = {rank, List<AnyRuleUpdate>(size()).data(), size()};
-    if (on_host_) {
-        host_ = group_buffer<std::uint8_t>(rank, "optimizer", "numbers of updates on the host",
-                                           behind(skip_at(), sizeof(std::uint32_t)), /*offloaded=*/true);
-    }
-}
-
-inline void UpdateTable::begin(const Stream& stream, const StepScalars* scalars, const ChosenOptions* options,
-                               std::optional<BeginStep>& first) {
-    const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
-    for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
-        begin_run(stream, first ? &*first : nullptr, end - begin,
-                  {scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()});
-        first.reset();
-    });
-}
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -9,7 +9,6 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include <shardkit/core/block8.hpp>
 #include <shardkit/core/checked.hpp>
@@ -71,53 +70,32 @@ inline void make_offload_slots(Rank& rank, std::string_view path, Offload offloa
     }
 }
 
-/// The pieces of those groups that take part in a step and are offloaded in one way, in order.
-class OffloadPlaces {
-  public:
-    struct Place {
-        std::size_t group;  ///< among those listed
-        std::size_t piece;
-    };
+/// A piece of a group that takes part in a step.
+struct OffloadPlace {
+    const TrainedGroup* of;
+    std::size_t piece;
 
-    OffloadPlaces(std::span<const TrainedGroup> listed, Offload way) : listed_(listed), way_(way) {}
-
-    Place first() const noexcept { return from(0); }
-    bool ends(const Place& place) const noexcept { return place.group == listed_.size(); }
-    bool is_last_of_group(const Place& place) const noexcept {
-        return place.piece + 1 == listed_[place.group].group->pieces().size();
-    }
-    Place after(const Place& place) const noexcept {
-        return is_last_of_group(place) ? from(place.group + 1) : Place{place.group, place.piece + 1};
-    }
-    const TrainedGroup& operator[](const Place& place) const noexcept { return listed_[place.group]; }
-
-    /// Calls fetch(place, slot) and update(place, slot) for each piece, with two slots in turn: the next piece is
-    /// fetched before one is updated.
-    template <class Fetch, class Update>
-    void in_two_slots(const Fetch& fetch, const Update& update) const {
-        std::size_t slot = 0;
-        Place next = first();
-        if (!ends(next)) { fetch(next, slot); }
-        while (!ends(next)) {
-            const Place now = std::exchange(next, after(next));
-            if (!ends(next)) { fetch(next, 1 - slot); }
-            update(now, slot);
-            slot = 1 - slot;
-        }
-    }
-
-  private:
-    Place from(std::size_t group) const noexcept {
-        while (group < listed_.size() && !updates(listed_[group])) { ++group; }
-        return {group, 0};
-    }
-    bool updates(const TrainedGroup& each) const noexcept {
-        return each.taken && !each.group->pieces().empty() && each.state->geometry().offload == way_;
-    }
-
-    std::span<const TrainedGroup> listed_;
-    Offload way_;
+    const OffloadPiece& operator*() const noexcept { return of->group->pieces()[piece]; }
+    bool is_last_of_group() const noexcept { return piece + 1 == of->group->pieces().size(); }
 };
+/// The pieces of those listed groups that take part in a step and are offloaded in one way, in order.
+inline List<OffloadPlace> offload_places(std::span<const TrainedGroup> listed, Offload way) {
+    List<OffloadPlace> places;
+    for (const TrainedGroup& each : listed) {
+        if (!each.taken || each.state->geometry().offload != way) { continue; }
+        for (std::size_t p = 0; p < each.group->pieces().size(); ++p) { places.push_back({&each, p}); }
+    }
+    return places;
+}
+/// Calls fetch(place, slot) and update(place, slot) for each piece, with two slots in turn: the next piece is fetched
+/// before one is updated.
+template <class Fetch, class Update>
+void in_two_slots(const List<OffloadPlace>& places, const Fetch& fetch, const Update& update) {
+    for (std::size_t next = 0; next <= places.size(); ++next) {
+        if (next < places.size()) { fetch(places[next], next % 2); }
+        if (next > 0) { update(places[next - 1], (next - 1) % 2); }
+    }
+}
 
 /// The copies of one step through two slots. Fetches go behind the compute stream's work, which may have made the
 /// updates and written states and masters, and stores beside them. At its end, also where an update has failed in

@@ -88,153 +88,113 @@ class PieceUpdate {
     std::size_t count_ = 0;
 };
 
-/// What updates of groups that are offloaded in one way share: their pieces, the slots, and the copies of one step.
-template <Offload way_of_all>
-class PieceUpdates {
-  public:
-    static constexpr Offload way = way_of_all;
-
-    PieceUpdates(Rank& rank, const OffloadPlaces& places)
-        : rank_(rank),
-          places_(places),
-          slots_(rank.kept<OffloadSlots<way>>()),
-          copies_(rank, way == Offload::states ? engine::LinkWay::to_device : engine::LinkWay::to_host) {}
-
-  protected:
-    using Place = OffloadPlaces::Place;
-
-    Rank& rank_;
-    OffloadPlaces places_;
-    const OffloadSlots<way>& slots_;
-    OrderedCopies copies_;
-};
-
 /// Updates groups on the device one behind the other, whose states lie in host memory. While a piece is updated on
 /// the compute stream, the one before it is stored and the next one is fetched, on streams of their own. Everything
 /// else that the rank's streams do with states and masters is in the order of the compute stream. Cost:
 /// planner::offloaded_update_seconds
-class DevicePieces : public PieceUpdates<Offload::states> {
-  public:
-    using PieceUpdates::PieceUpdates;
+inline void update_pieces_on_device(const List<OffloadPlace>& places, Rank& rank, const UpdateTable& table,
+                                    const std::uint32_t* skip) {
+    const Stream compute = rank.compute_stream();
+    const auto& slots = rank.kept<OffloadSlots<Offload::states>>();
+    OrderedCopies copies(rank, engine::LinkWay::to_device);
+    const auto in_slot = [&](const OffloadPlace& place, std::size_t slot) {
+        const AnyUpdateWork whole = work_in_step(*place.of, table.updates(), skip);
+        PieceUpdate piece(whole, *place, place.of->group->ranges());
+        piece.use(slots[slot]);
+        return piece;
+    };
+    const auto fetch = [&](const OffloadPlace& next, std::size_t slot) {
+        copies.fetch(slot, [&](const auto& copy) { in_slot(next, slot).for_each(copy); });
+    };
+    in_two_slots(places, fetch, [&](const OffloadPlace& now, std::size_t slot) {
+        Group& state = *now.of->state;
+        if (now.piece == 0) { state.gradients().wait(); }
+        const PieceUpdate here = in_slot(now, slot);
+        compute.wait(copies.fetched(slot));
+        here.give(compute);
+        const auto updated = compute.record();
+        copies.store(slot, updated,
+                     [&](const auto& copy) { here.for_each([&](auto host, auto device) { copy(device, host); }); });
+        if (now.is_last_of_group()) { state.parameters().end_update(updated, compute.capture()); }
+    });
+}
 
-    void run(const UpdateTable& table, const std::uint32_t* skip) {
-        const Stream compute = rank_.compute_stream();
-        const auto in_slot = [&](const Place& place, std::size_t slot) {
-            const TrainedGroup& each = places_[place];
-            const AnyUpdateWork whole = work_in_step(each, table.updates(), skip);
-            PieceUpdate piece(whole, each.group->pieces()[place.piece], each.group->ranges());
-            piece.use(slots_[slot]);
-            return piece;
-        };
-        const auto fetch = [&](const Place& next, std::size_t slot) {
-            copies_.fetch(slot, [&](const auto& copy) { in_slot(next, slot).for_each(copy); });
-        };
-        places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
-            auto& state = *places_[now].state;
-            if (now.piece == 0) { state.gradients().wait(); }
-            const PieceUpdate here = in_slot(now, slot);
-            compute.wait(copies_.fetched(slot));
-            here.give(compute);
-            const auto updated = compute.record();
-            copies_.store(slot, updated, [&](const auto& copy) {
-                here.for_each([&](auto host, auto device) { copy(device, host); });
-            });
-            if (places_.is_last_of_group(now)) { state.parameters().end_update(updated, compute.capture()); }
-        });
-    }
+/// A piece in a slot of host memory: its parameters, and behind them its gradient.
+struct HostSlot {
+    std::span<std::byte> parameters;
+    std::span<std::byte> gradient;
+
+    HostSlot(std::span<std::byte> slot, const OffloadPlace& of)
+        : parameters(slot.first((*of).elements.size() * size_of(of.of->state->elements().gather))),
+          gradient(slot.subspan(round_up(parameters.size(), piece_alignment),
+                                (*of).elements.size() * size_of(of.of->state->elements().reduction))) {}
 };
 
-/// Updates groups on the host one behind the other: while a piece is updated there, the parameters of the one before
-/// it go back and the next one is fetched, on streams of their own.
-/// Cost:   planner::offloaded_update_seconds, with the update on one thread of the host
-class HostPieces : public PieceUpdates<Offload::update> {
-  public:
-    using PieceUpdates::PieceUpdates;
-
-    /// Makes the calls of a group that is updated on the host.
-    static void make_calls(Rank& rank, const TrainedGroup& each, const UpdateTable& table) {
-        auto& calls = each.group->offloaded().host_calls;
-        calls.clear();
+/// Makes the calls of those groups that are updated on the host.
+inline void make_host_calls(std::span<const TrainedGroup> groups, Rank& rank, const UpdateTable& table) {
+    for (const TrainedGroup& each : groups) {
+        OffloadedGroup& offloaded = each.group->offloaded();
+        if (offloaded.host_ranges.empty()) { continue; }
+        offloaded.host_calls.clear();
         const auto& slots = rank.kept<OffloadSlots<Offload::update>>();
         const AnyUpdateWork whole =
             work_at_rest(each, table.host_updates(), table.host_steps(*each.group->number()), table.host_skip());
         for (std::size_t p = 0; p < each.group->pieces().size(); ++p) {
             for (std::size_t slot = 0; slot < 2; ++slot) {
-                PieceUpdate piece(whole, each.group->pieces()[p], each.group->offloaded().host_ranges);
-                const Slot here(slots[slot], each, each.group->pieces()[p].elements.size());
+                PieceUpdate piece(whole, each.group->pieces()[p], offloaded.host_ranges);
+                const HostSlot here(slots[slot], {&each, p});
                 piece.use(here.parameters.data(), here.gradient.data());
-                calls.push_back(piece);
+                offloaded.host_calls.push_back(piece);
             }
         }
     }
-
-    void run(const UpdateTable& table, const std::uint32_t* skip) {
-        const Stream host = rank_.world().host_stream();
-        table.copy_to_host(rank_, skip);
-        const auto fetch = [&](const Place& next, std::size_t slot) {
-            const TrainedGroup& each = places_[next];
-            if (next.piece == 0) {
-                each.state->gradients().wait();
-                copies_.fetch_behind(rank_.compute_stream().record());
-            }
-            const Slot here(slots_[slot], each, elements(next).size());
-            copies_.fetch(slot, [&](const auto& copy) {
-                copy(part(each.group->gradient(*each.state), next), here.gradient);
-                copy(parameters(next), here.parameters);  // of which some may stay as it is
-            });
-        };
-        places_.in_two_slots(fetch, [&](const Place& now, std::size_t slot) {
-            const TrainedGroup& each = places_[now];
-            host.wait(copies_.fetched(slot));
-            host.call_on_host([](void* call) { (*static_cast<std::function<void()>*>(call))(); },
-                              &each.group->offloaded().host_calls[2 * now.piece + slot]);
-            const Slot here(slots_[slot], each, elements(now).size());
-            const auto stored =
-                copies_.store(slot, host.record(), [&](const auto& copy) { copy(here.parameters, parameters(now)); });
-            if (places_.is_last_of_group(now)) {
-                each.state->parameters().end_update(stored, copies_.storing().capture());
-            }
-        });
-    }
-
-  private:
-    /// A piece in a slot of host memory: its parameters, and behind them its gradient.
-    struct Slot {
-        std::span<std::byte> parameters;
-        std::span<std::byte> gradient;
-
-        Slot(std::span<std::byte> slot, const TrainedGroup& of, std::size_t size)
-            : parameters(slot.first(size * size_of(of.state->elements().gather))),
-              gradient(slot.subspan(round_up(parameters.size(), piece_alignment),
-                                    size * size_of(of.state->elements().reduction))) {}
-    };
-    std::span<std::byte> part(const StoredElements& of, const Place& place) const {
-        const StoredElements its = of.subspan(elements(place).begin, elements(place).size());
-        return {static_cast<std::byte*>(its.data()), its.bytes().size()};
-    }
-    std::span<std::byte> parameters(const Place& place) const {
-        return part(places_[place].state->parameters().gather_source(), place);
-    }
-    IndexRange elements(const Place& place) const { return places_[place].group->pieces()[place.piece].elements; }
-};
-
-template <class Way>
-void run_pieces(std::span<const TrainedGroup> groups, Rank& rank, const UpdateTable& table,
-                const std::uint32_t* skip) {
-    const OffloadPlaces places(groups, Way::way);
-    if (!places.ends(places.first())) { Way(rank, places).run(table, skip); }
 }
+/// Updates groups on the host one behind the other: while a piece is updated there, the parameters of the one before
+/// it go back and the next one is fetched, on streams of their own.
+/// Cost:   planner::offloaded_update_seconds, with the update on one thread of the host
+inline void update_pieces_on_host(const List<OffloadPlace>& places, Rank& rank, const UpdateTable& table,
+                                  const std::uint32_t* skip) {
+    const Stream host = rank.world().host_stream();
+    const auto& slots = rank.kept<OffloadSlots<Offload::update>>();
+    OrderedCopies copies(rank, engine::LinkWay::to_host);
+    const auto part = [](const StoredElements& of, const OffloadPlace& place) {
+        const StoredElements its = of.subspan((*place).elements.begin, (*place).elements.size());
+        return std::span(static_cast<std::byte*>(its.data()), its.bytes().size());
+    };
+    const auto parameters = [&](const OffloadPlace& place) {
+        return part(place.of->state->parameters().gather_source(), place);
+    };
+    table.copy_to_host(rank, skip);
+    const auto fetch = [&](const OffloadPlace& next, std::size_t slot) {
+        Group& state = *next.of->state;
+        if (next.piece == 0) {
+            state.gradients().wait();
+            copies.fetch_behind(rank.compute_stream().record());
+        }
+        const HostSlot here(slots[slot], next);
+        copies.fetch(slot, [&](const auto& copy) {
+            copy(part(next.of->group->gradient(state), next), here.gradient);
+            copy(parameters(next), here.parameters);  // of which some may stay as it is
+        });
+    };
+    in_two_slots(places, fetch, [&](const OffloadPlace& now, std::size_t slot) {
+        host.wait(copies.fetched(slot));
+        host.call_on_host([](void* call) { (*static_cast<std::function<void()>*>(call))(); },
+                          &now.of->group->offloaded().host_calls[2 * now.piece + slot]);
+        const HostSlot here(slots[slot], now);
+        const auto stored =
+            copies.store(slot, host.record(), [&](const auto& copy) { copy(here.parameters, parameters(now)); });
+        if (now.is_last_of_group()) { now.of->state->parameters().end_update(stored, copies.storing().capture()); }
+    });
+}
+
 /// Makes one step of those of the listed groups that are offloaded.
 inline void run_offloaded(std::span<const TrainedGroup> groups, Rank& rank, const UpdateTable& table,
                           const std::uint32_t* skip) {
-    run_pieces<DevicePieces>(groups, rank, table, skip);
-    run_pieces<HostPieces>(groups, rank, table, skip);
-}
-/// Makes the calls of those that are updated on the host.
-inline void make_host_calls(std::span<const TrainedGroup> groups, Rank& rank, const UpdateTable& table) {
-    for (const TrainedGroup& each : groups) {
-        if (!each.group->offloaded().host_ranges.empty()) { HostPieces::make_calls(rank, each, table); }
-    }
+    const auto on_device = offload_places(groups, Offload::states);
+    if (!on_device.empty()) { update_pieces_on_device(on_device, rank, table, skip); }
+    const auto on_host = offload_places(groups, Offload::update);
+    if (!on_host.empty()) { update_pieces_on_host(on_host, rank, table, skip); }
 }
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD
