@@ -53,8 +53,7 @@ class ElementConverter {
 
     /// Whether every finite element of From is representable in To.
     template <class From, class To>
-    static constexpr bool widens = std::is_same_v<From, To> || std::is_same_v<To, double> ||
-                                   (std::is_same_v<To, float> && sizeof(From) == 2);
+    static constexpr bool widens = std::is_same_v<To, double> || (std::is_same_v<To, float> && sizeof(From) == 2);
 
     template <class From, class To>
     static std::size_t convert(const std::byte* from, std::byte* to, std::size_t count) {
@@ -83,12 +82,17 @@ class ElementConverter {
                 return convert<From, float>;
         }
     }
+    template <std::size_t Size>
+    static std::size_t copy(const std::byte* from, std::byte* to, std::size_t count) {
+        std::memcpy(to, from, count * Size);
+        return count;
+    }
     static Convert choose(safetensors::DType from, ElementType to) noexcept {
-        if (to == ElementType::uint8) {
-            return [](const std::byte* codes, std::byte* in_memory, std::size_t count) {
-                std::memcpy(in_memory, codes, count);
-                return count;
-            };
+        if (same_elements(from, to)) {
+            return to == ElementType::fp64   ? copy<8>
+                   : to == ElementType::fp32 ? copy<4>
+                   : size_of(to) == 2        ? copy<2>
+                                             : copy<1>;
         }
         switch (from) {
             case safetensors::DType::f64:

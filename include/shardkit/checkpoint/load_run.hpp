@@ -137,19 +137,15 @@ class LoadRun {
     }
 
     void read() {
-        std::unique_ptr<engine::MemoryCopies> copies;  // made if the host cannot write some values
+        ValueMemory memory(where_);
         for (Target& target : plan_->targets) {
             const SavedGroup& group = this->group(target);
-            const SavedValues& values = *group.values[target.tensor.values];
-            if (copies == nullptr && !values.on_host) { copies = group.copies(where_); }
-            const TensorReader reader(target.tensor, group, files_->file(*target.from), target.from->tensor.type,
-                                      {world_.rank(), world_.size()}, copies.get(), target.rest);
+            TensorReader reader(target.tensor, group, files_->file(*target.from), target.from->tensor.type,
+                                {world_.rank(), world_.size()}, memory, target.rest);
             target.digest = reader.read(target.digests && files_->verified());
             ++plan_->report.tensors;
         }
-        for (std::size_t slot = 0; copies != nullptr && slot < engine::MemoryCopies::slots; ++slot) {
-            copies->finish(slot);
-        }
+        memory.finish();
         take_copies();
     }
     /// Checks that every byte that any rank has read is the byte that was written. Collective over the world.

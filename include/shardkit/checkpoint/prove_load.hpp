@@ -59,14 +59,13 @@ inline Manifest manifest_of(const CheckpointPlan& plan, std::uint64_t step,
 /// them before any is made. A load opens, reads and closes them, and calls nothing else.
 class PlannedFiles final : public checkpoint::PosixFiles {
   public:
-    /// @param plan      a CheckpointPlan, or another rank's `files` and `index`; it outlives this object
-    /// @param manifest  its text, which does too
-    template <class Plan>
-    PlannedFiles(const Plan& plan, std::string_view folder, std::string_view manifest) {
+    /// @param files  of a plan, as its `index` and the text of the `manifest`: they outlive this object
+    PlannedFiles(const List<PlannedFile>& files, std::string_view index, std::string_view folder,
+                 std::string_view manifest) {
         const auto path = [&](std::string_view name) { return concat(folder, "/", name); };
         files_.push_back({path(manifest_name), manifest, {}, manifest.size()});
-        files_.push_back({path(index_name), plan.index, {}, plan.index.size()});
-        for (const auto& file : plan.files) {
+        files_.push_back({path(index_name), index, {}, index.size()});
+        for (const PlannedFile& file : files) {
             files_.push_back({path(file.name), file.begin, file.scalars, file.bytes});
         }
     }
@@ -172,7 +171,7 @@ inline void prove_load(const CheckpointPlan& plan, SavedState& state, const chec
     }
     const std::uint64_t hash = hash_of_load(plan, state, names, where);
     if (has(proven, hash)) { return; }
-    PlannedFiles planned(plan, folder, text);
+    PlannedFiles planned(plan.files, plan.index, folder, text);
     CheckpointFiles files = CheckpointFiles::of_checkpoint(planned, folder, where);
     checkpoint::LoadOptions options;
     options.names = names;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -13,7 +12,7 @@
 #include <utility>
 
 #include <shardkit/checkpoint/stored_as.hpp>
-#include <shardkit/detail/fnv.hpp>
+#include <shardkit/checkpoint/stored_runs.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_part.hpp>
@@ -74,13 +73,14 @@ struct BoxedTensor {
     StoredOrder order;
 
     std::uint64_t end() const noexcept { return begin + order.numel() * size; }
-    /// Adds what must be equal where a plan is used again.
-    void add_to(Fnv& fnv) const noexcept {
-        for (const std::uint64_t number :
-             {std::uint64_t{file}, std::uint64_t{values}, begin, std::uint64_t{size}, std::uint64_t{held},
-              std::uint64_t{range.begin}, std::uint64_t{range.end}, std::uint64_t{part.block()}, order.hash()}) {
-            fnv.add(number);
-        }
+    /// Returns whether each rank has the same elements of both in the same places.
+    bool lies_as(const BoxedTensor& other) const noexcept {
+        return file == other.file && begin == other.begin && range == other.range &&
+               part.block() == other.part.block() && order.hash() == other.order.hash() &&
+               order.numel() == other.order.numel();
+    }
+    bool is_as(const BoxedTensor& other) const noexcept {
+        return lies_as(other) && values == other.values && size == other.size && held == other.held;
     }
 };
 static_assert(std::is_trivially_copyable_v<BoxedTensor>);
@@ -120,83 +120,16 @@ struct Boxes {
     }
 };
 
-/// Elements of a rank that follow each other in a file, and lie `stride` elements apart in its flat buffer.
-struct StoredRun {
-    std::uint64_t at = 0;  ///< first byte in the file
-    std::size_t flat = 0;
-    std::size_t count = 0;
-    std::size_t stride = 1;
-};
-
-/// Collects runs, and joins those that go on from each other.
-class JoinedRuns {
-  public:
-    explicit JoinedRuns(std::size_t size) : size_(size) {}
-
-    void add(const StoredRun& run) {
-        if (!runs_.empty() && runs_.back().at + runs_.back().count * size_ == run.at) {
-            StoredRun& last = runs_.back();
-            const std::size_t step = last.count > 1 ? last.stride : run.flat - last.flat;
-            const bool goes_on = run.flat > last.flat && last.flat + last.count * step == run.flat;
-            if (goes_on && (run.count == 1 || run.stride == step)) {
-                last.stride = step;
-                last.count += run.count;
-                return;
-            }
-        }
-        runs_.push_back(run);
-    }
-    List<StoredRun> take() && { return std::move(runs_); }
-
-  private:
-    std::size_t size_;
-    List<StoredRun> runs_;
-};
-
-/// Returns the runs of a tensor that a rank has or needs, in the order of the file.
+/// Returns the runs of a tensor that a rank has or needs, in the order of the file and by its bytes.
 inline List<StoredRun> runs_of(const BoxedTensor& tensor, const HeldElements& held) {
-    JoinedRuns runs(tensor.size);
     const IndexRange flat = intersect(tensor.range, {held.begin, held.end});
-    if (flat.empty()) { return std::move(runs).take(); }
-    const TensorPart part = tensor.part.of(held.tp_index, held.ep_index);
-    const IndexRange local = relative_to(flat, tensor.range.begin);
-    const auto add = [&](std::size_t place, std::size_t index, std::size_t count, std::size_t stride) {
-        runs.add({tensor.begin + place * tensor.size, tensor.range.begin + index, count, stride});
-    };
-    if (tensor.order.plain()) {
-        part.for_each_run(local.begin, local.end,
-                          [&](std::size_t i, std::size_t whole, std::size_t count) { add(whole, i, count, 1); });
-        return std::move(runs).take();
+    List<StoredRun> runs = runs_of(tensor.order, tensor.part.of(held.tp_index, held.ep_index),
+                                   relative_to(flat, tensor.range.begin), {0, tensor.order.numel()});
+    for (StoredRun& run : runs) {
+        run.at = tensor.begin + run.at * tensor.size;
+        run.flat += tensor.range.begin;
     }
-    const std::size_t stride = tensor.order.stride();
-    const bool in_one = part.block() == part.numel();
-    const std::size_t first = in_one ? part.whole_index(local.begin) : 0;
-    tensor.order.for_each_run(
-        0, tensor.order.numel(), [&](std::size_t place, std::size_t element, std::size_t count) {
-            if (stride == 1) {
-                part.for_each_run_within(
-                    element, element + count, [&](std::size_t i, std::size_t whole, std::size_t run) {
-                        const IndexRange own = intersect({i, i + run}, local);
-                        if (own.empty()) { return; }
-                        add(place + (whole - element) + (own.begin - i), own.begin, own.size(), 1);
-                    });
-            } else if (in_one) {
-                const auto steps_to = [&](std::size_t bound) {
-                    return element >= bound ? 0 : (bound - element - 1) / stride + 1;
-                };
-                const std::size_t begin = std::min(count, steps_to(first));
-                const std::size_t end = std::min(count, steps_to(first + local.size()));
-                if (begin < end) {
-                    add(place + begin, local.begin + element + begin * stride - first, end - begin, stride);
-                }
-            } else {
-                for (std::size_t k = 0; k < count; ++k) {
-                    const std::size_t index = part.index_of(element + k * stride);
-                    if (index >= local.begin && index < local.end) { add(place + k, index, 1, 1); }
-                }
-            }
-        });
-    return std::move(runs).take();
+    return runs;
 }
 
 }  // namespace shardkit::detail

@@ -12,88 +12,16 @@
 #include <shardkit/checkpoint/load_run.hpp>
 #include <shardkit/checkpoint/read_tensor.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
+#include <shardkit/checkpoint/value_memory.hpp>
 #include <shardkit/checkpoint/values_by_kind.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/list.hpp>
-#include <shardkit/memory/memory_copies.hpp>
 #include <shardkit/reshard/reshard_wire.hpp>
 #include <shardkit/reshard/transfers.hpp>
 
 namespace shardkit::detail {
-
-/// Reads and writes elements of values, wherever they lie.
-class ValueMemory {
-  public:
-    explicit ValueMemory(SourceLocation where) : where_(where) {}
-
-    /// Copies `count` elements from `flat` on, a stride apart, to the host.
-    void read(const SavedValues& values, std::size_t flat, std::size_t stride, std::size_t count, std::byte* to) {
-        const std::size_t size = size_of(values.type);
-        for_each_span(values, flat, stride, count, true, [&](std::byte* memory, std::size_t first, std::size_t n) {
-            copy_strided(size, n, memory, stride, to + first * size, 1);
-        });
-    }
-    /// Copies them from the host.
-    void write(const SavedValues& values, std::size_t flat, std::size_t stride, std::size_t count,
-               const std::byte* from) {
-        const std::size_t size = size_of(values.type);
-        for_each_span(values, flat, stride, count, false, [&](std::byte* memory, std::size_t first, std::size_t n) {
-            copy_strided(size, n, from + first * size, 1, memory, stride);
-        });
-    }
-    /// Waits for the copies that are still on their way.
-    void finish() {
-        for (std::size_t slot = 0; copies_ != nullptr && slot < engine::MemoryCopies::slots; ++slot) {
-            copies_->finish(slot);
-        }
-    }
-
-  private:
-    static void copy_strided(std::size_t size, std::size_t count, const std::byte* from, std::size_t from_stride,
-                             std::byte* to, std::size_t to_stride) {
-        if (from_stride == 1 && to_stride == 1) {
-            std::memcpy(to, from, count * size);
-            return;
-        }
-        with_word(size, [&](auto element) {
-            for (std::size_t i = 0; i < count; ++i) {
-                std::memcpy(to + i * to_stride * sizeof element, from + i * from_stride * sizeof element,
-                            sizeof element);
-            }
-        });
-    }
-    /// Calls f(memory, first, n) for memory that the host accesses, which has elements `first` to `first + n`.
-    template <class F>
-    void for_each_span(const SavedValues& values, std::size_t flat, std::size_t stride, std::size_t count, bool reads,
-                       const F& f) {
-        if (values.on_host) {
-            f(values.memory(flat), 0, count);
-            return;
-        }
-        if (copies_ == nullptr) { copies_ = values.holder->copies(where_); }
-        const std::size_t size = size_of(values.type);
-        const std::size_t most = std::max<std::size_t>(copies_->capacity() / (size * stride), 1);
-        for (std::size_t first = 0; first < count; first += most) {
-            const std::size_t n = std::min(most, count - first);
-            const std::size_t bytes = ((n - 1) * stride + 1) * size;
-            std::byte* const device = values.memory(flat + first * stride);
-            // What lies between the elements of a stride is written back as it is.
-            if (reads || stride > 1) { copies_->begin_read(slot_, {device, bytes}); }
-            f(copies_->finish(slot_).data(), first, n);
-            if (!reads) {
-                copies_->begin_write(slot_, {device, bytes});
-                if (stride > 1) { copies_->finish(slot_); }  // the next elements may lie between these
-                slot_ = (slot_ + 1) % engine::MemoryCopies::slots;
-            }
-        }
-    }
-
-    SourceLocation where_;
-    std::unique_ptr<engine::MemoryCopies> copies_;
-    std::size_t slot_ = 0;
-};
 
 /// Moves the elements of a plan on one rank. An error of this rank is kept, and the other messages go on, so that no
 /// rank waits for one that has given up; an error of the engine is thrown.
@@ -245,40 +173,27 @@ class MoveValues {
     /// @throws FileError where a finite element would become infinite
     void write(const TransferredPiece& piece, const std::byte* from) {
         if (is_passed(piece)) {
-            write(load_->targets()[piece.target], piece, true, from);
+            write(target(piece), piece, dtype_of(values_of(target(piece)).type), from);
             return;
         }
         for (std::size_t t = piece.target; t != Transfers::none; t = transfers_.next_alike[t]) {
-            write(load_->targets()[t], piece, is_same(load_->targets()[t]), from);
+            const LoadRun::Target& taking = load_->targets()[t];
+            write(taking, piece, taking.from->tensor.type, from);
         }
     }
-    void write(const LoadRun::Target& target, const TransferredPiece& piece, bool as_they_are,
+    void write(const LoadRun::Target& target, const TransferredPiece& piece, safetensors::DType stored,
                const std::byte* from) {
         const SavedValues& values = values_of(target);
         // What lies between the elements is written back: nothing may be on its way there.
         if (!values.on_host && piece.to_stride > 1) { wire_.finish(); }
-        if (as_they_are) {
-            writes_.write(values, piece.to_flat, piece.to_stride, piece.count, from);
-            return;
-        }
-        const std::size_t stored = piece.bytes / piece.count;
-        const ElementConverter convert(target.from->tensor.type, values.type);
-        const auto converted = [&](const std::byte* elements, std::byte* to, std::size_t count) {
-            if (convert(elements, to, count) == count) { return; }
-            throw FileError(load_->files().path(*target.from), out_of_range(target.tensor.name, values.type), where_);
-        };
-        if (values.on_host && piece.to_stride == 1) {
-            converted(from, values.memory(piece.to_flat), piece.count);
-            return;
-        }
-        const std::size_t size = size_of(values.type);
-        const std::size_t most = chunk_bytes / size;
-        for (std::size_t first = 0; first < piece.count; first += most) {
-            const std::size_t count = std::min(most, piece.count - first);
-            converted_.resize(count * size);
-            converted(from + first * stored, converted_.data(), count);
-            writes_.write(values, piece.to_flat + first * piece.to_stride, piece.to_stride, count, converted_.data());
-        }
+        const std::size_t size = piece.bytes / piece.count;
+        const ElementConverter convert(stored, values.type);
+        writes_.write(values, piece.to_flat, piece.to_stride, piece.count,
+                      [&](std::size_t first, std::size_t n, std::byte* to) {
+                          if (convert(from + first * size, to, n) == n) { return; }
+                          throw FileError(load_->files().path(*target.from),
+                                          out_of_range(target.tensor.name, values.type), where_);
+                      });
     }
     /// Copies a piece that this rank has itself.
     void keep(const TransferredPiece& piece) {
@@ -300,10 +215,8 @@ class MoveValues {
             const IndexRange held =
                 intersect(values.geometry().parameters[each.tensor.parameter].range, values.loaded);
             const std::size_t size = size_of(values.type);
-            const std::vector<std::byte> zeros(std::min(held.size() * size, chunk_bytes));
-            for (std::size_t at = held.begin; at < held.end; at += chunk_bytes / size) {
-                writes_.write(values, at, 1, std::min(chunk_bytes / size, held.end - at), zeros.data());
-            }
+            writes_.write(values, held.begin, 1, held.size(),
+                          [&](std::size_t, std::size_t n, std::byte* to) { std::memset(to, 0, n * size); });
         }
     }
 
@@ -316,7 +229,6 @@ class MoveValues {
     ValueMemory writes_;
     SourceLocation where_;
     Failure failure_;
-    std::vector<std::byte> converted_;
     std::vector<std::byte> kept_;
 };
 

@@ -20,34 +20,19 @@ namespace shardkit::detail {
 
 /// What a plan was made from, as far as a rank knows it: to see whether it still holds.
 struct PlannedSide {
-    struct Tensor {
-        std::string name;
-        std::uint64_t hash = 0;
-
-        friend bool operator==(const Tensor&, const Tensor&) = default;
-    };
-    List<Tensor> tensors;
+    Boxes boxes;
     List<HeldElements> held;
 
-    static PlannedSide of(const Boxes& boxes, const List<HeldElements>& held) {
-        PlannedSide side{{}, held};
-        for (std::size_t t = 0; t < boxes.tensors.size(); ++t) {
-            Fnv fnv;
-            boxes.tensors[t].add_to(fnv);
-            side.tensors.push_back({boxes.names[t], fnv.hash});
-        }
-        return side;
-    }
     /// Returns what differs in another side, or nothing.
     std::string difference(const PlannedSide& now) const {
-        for (std::size_t t = 0; t < std::max(tensors.size(), now.tensors.size()); ++t) {
-            if (t >= now.tensors.size()) { return concat("'", tensors[t].name, "' is no longer there"); }
-            if (t >= tensors.size()) { return concat("'", now.tensors[t].name, "' was not there"); }
-            if (tensors[t].name != now.tensors[t].name) {
-                return concat("'", now.tensors[t].name, "' is where '", tensors[t].name, "' was");
-            }
-            if (!(tensors[t] == now.tensors[t])) {
-                return concat("'", tensors[t].name, "' has another shape, type or place");
+        const List<std::string>& names = boxes.names;
+        const List<std::string>& others = now.boxes.names;
+        for (std::size_t t = 0; t < std::max(names.size(), others.size()); ++t) {
+            if (t >= others.size()) { return concat("'", names[t], "' is no longer there"); }
+            if (t >= names.size()) { return concat("'", others[t], "' was not there"); }
+            if (names[t] != others[t]) { return concat("'", others[t], "' is where '", names[t], "' was"); }
+            if (!boxes.tensors[t].is_as(now.boxes.tensors[t])) {
+                return concat("'", names[t], "' has another shape, type or place");
             }
         }
         if (held.size() != now.held.size()) {

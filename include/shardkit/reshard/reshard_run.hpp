@@ -69,7 +69,7 @@ class ReshardRun {
         find_sides();
         require_same_sources(plan ? &*plan : nullptr);
         files_ = share<SourceFiles>(from_ranks_, plan.has_value(), [&] { return SourceFiles::of(*plan, source_); });
-        shown_.emplace(files_, SourceFiles::folder, files_.manifest);
+        shown_.emplace(files_.files, files_.index, SourceFiles::folder, files_.manifest);
         together(all_, where_, [&] {
             if (to == nullptr) { return; }
             checkpoint::LoadOptions options;
@@ -253,8 +253,8 @@ class ReshardRun {
         }
         return by_rank;
     }
-    PlannedSide planned_from() const { return PlannedSide::of(files_.boxes, held_of(source_, true)); }
-    PlannedSide planned_to() const { return PlannedSide::of(targets_, needed()); }
+    PlannedSide planned_from() const { return {files_.boxes, held_of(source_, true)}; }
+    PlannedSide planned_to() const { return {targets_, needed()}; }
 
     /// Checks that rows of padding, which no rank is sent, are zero, as a save does.
     void require_zero_padding(const CheckpointPlan& plan) const {

@@ -19,12 +19,8 @@ namespace shardkit::detail {
 
 /// The files that a save of the source would make, as every rank knows them.
 struct SourceFiles {
-    struct File {
-        std::string name, begin, scalars;
-        std::uint64_t bytes = 0;
-    };
     std::string manifest, index;
-    List<File> files;
+    List<PlannedFile> files;  ///< without their tensors
     Boxes boxes;
 
     static SourceFiles of(const CheckpointPlan& plan, const SavedState& state) {
@@ -46,7 +42,7 @@ struct SourceFiles {
                                                 tensor.order});
                 source.boxes.names.push_back(tensor.name);
             }
-            source.files.push_back({file.name, file.begin, file.scalars, file.bytes});
+            source.files.push_back({file.name, file.begin, file.bytes, {}, file.scalars, {}});
         }
         return source;
     }
@@ -54,7 +50,7 @@ struct SourceFiles {
         parcel.add_text(manifest);
         parcel.add_text(index);
         parcel.add(files.size());
-        for (const File& file : files) {
+        for (const PlannedFile& file : files) {
             for (const std::string& text : {file.name, file.begin, file.scalars}) { parcel.add_text(text); }
             parcel.add(file.bytes);
         }
@@ -65,7 +61,7 @@ struct SourceFiles {
         source.manifest = parcel.next_text();
         source.index = parcel.next_text();
         for (std::size_t left = parcel.next<std::size_t>(); left > 0; --left) {
-            File& file = source.files.emplace_back();
+            PlannedFile& file = source.files.push_back({});
             for (std::string* const text : {&file.name, &file.begin, &file.scalars}) { *text = parcel.next_text(); }
             file.bytes = parcel.next<std::uint64_t>();
         }

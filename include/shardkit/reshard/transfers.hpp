@@ -239,9 +239,7 @@ class Transfers {
         for (std::size_t i = 1; i < order.size(); ++i) {
             const BoxedTensor& one = targets[order[i - 1]];
             const BoxedTensor& other = targets[order[i]];
-            bool alike = one.file == other.file && one.begin == other.begin &&
-                         one.order.hash() == other.order.hash() && one.order.numel() == other.order.numel() &&
-                         one.range == other.range && one.part.block() == other.part.block();
+            bool alike = one.lies_as(other);
             for (std::size_t r = 0; alike && r < ranks; ++r) {
                 alike = sides.to_held[r][one.values] == sides.to_held[r][other.values];
             }
