@@ -67,6 +67,12 @@ inline bool is_token_text(std::string_view text) noexcept {
     return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+/// Returns the folder that a name is in.
+inline std::string parent_of(const std::string& path) {
+    const std::size_t slash = path.find_last_of('/');
+    return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+}
+
 /// Makes a folder and its parents.
 inline void make_folders(checkpoint::FileCalls& calls, const std::string& path, SourceLocation where) {
     for (std::size_t end = 1; end <= path.size(); ++end) {
@@ -75,11 +81,7 @@ inline void make_folders(checkpoint::FileCalls& calls, const std::string& path, 
         const int error = calls.make_folder(part);
         // Parents may exist and be read-only or inaccessible.
         if (error == 0) {
-            const std::size_t slash = part.find_last_of('/');
-            require(calls.sync_folder(slash == std::string::npos ? "."
-                                      : slash == 0               ? "/"
-                                                                 : part.substr(0, slash)),
-                    part, "cannot be made durable", where);
+            require(calls.sync_folder(parent_of(part)), part, "cannot be made durable", where);
         } else if (end == path.size() && error != EEXIST) {
             require(error, path, "cannot be made", where);
         }

@@ -25,8 +25,8 @@
 #include <shardkit/checkpoint/prove_load.hpp>
 #include <shardkit/checkpoint/same_on_all_ranks.hpp>
 #include <shardkit/checkpoint/save.hpp>
-#include <shardkit/checkpoint/save_mark.hpp>
 #include <shardkit/checkpoint/step_folders.hpp>
+#include <shardkit/checkpoint/temporary_folder.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
 #include <shardkit/detail/list.hpp>
 #include <shardkit/detail/not_copied.hpp>
@@ -46,7 +46,7 @@ class SaveRun final : public MemoryReader, NotCopied {
     /// Abandons the save if it was not committed. The next save reports its writer's error.
     ~SaveRun() {
         end_writing();
-        abandon();
+        temporary_.end();
         // A missing file is no error: rank 0 has abandoned its save first and removed it.
         const bool removed = failure_.text().ends_with(errno_text(ENOENT));
         if (failure_.happened() && !removed) { world_.untold() = failure_; }
@@ -74,13 +74,13 @@ class SaveRun final : public MemoryReader, NotCopied {
         });
         require_same_updates(world_, "save", state_.groups, where_);
         agree();
-        on_first([&] { make_files(); });
+        temporary_.on_first(world_, where_, [&] { make_files(); });
         jobs_.emplace(*plan_, state_, world_.rank(), world_.size(),
                       beside && options_.staging == checkpoint::Staging::copy, where_);
     }
     /// Writes this rank's part. `commit` reports errors.
     void write() noexcept {
-        failure_ = attempt([&] { jobs_->run(calls_, temporary_, beside_, where_); });
+        failure_ = attempt([&] { jobs_->run(calls_, temporary_.path, beside_, where_); });
     }
     /// Writes on a background thread, which only makes file system calls. Updates of the groups wait for it.
     void write_beside() {
@@ -105,12 +105,12 @@ class SaveRun final : public MemoryReader, NotCopied {
     checkpoint::Folder commit(SourceLocation where) {
         end_writing();
         Fnv identity;
-        identity.add(temporary_);
+        identity.add(temporary_.path);
         require_same(world_, "commit", concat(folder_, "/", step_name(step_)), identity.hash, where);
-        give_up_on(std::exchange(failure_, {}));
+        temporary_.give_up_on(world_, std::exchange(failure_, {}), where_);
         const Manifest manifest = gather_digests();
         checkpoint::Folder made{concat(folder_, "/", step_name(step_)), step_, std::move(told_)};
-        on_first([&] { finish(manifest, made); });
+        temporary_.on_first(world_, where_, [&] { finish(manifest, made); });
         return made;
     }
 
@@ -152,7 +152,7 @@ class SaveRun final : public MemoryReader, NotCopied {
                                    ", expected the same folder, step, groups, names, scalars, blobs and options on "
                                    "every rank");
         }
-        temporary_ = concat(folder_, "/", temporary_name(step_, first.token));
+        temporary_.path = concat(folder_, "/", temporary_name(step_, first.token));
     }
 
     void make_files() {
@@ -162,27 +162,16 @@ class SaveRun final : public MemoryReader, NotCopied {
         if (std::vector<std::string> names; calls_.list(target, names) != ENOENT) {
             if (!sets_aside()) { require_replaceable(); }
         }
-        make_temporary();
+        temporary_.make(where_);
+        const std::string states = concat(temporary_.path, "/state");
+        require(calls_.make_folder(states), states, "cannot be made", where_);
         for (const PlannedFile& file : plan_->files) {
-            const std::string path = concat(temporary_, "/", file.name);
+            const std::string path = concat(temporary_.path, "/", file.name);
             require(calls_.create_file(path), path, "cannot be made", where_);
             // Without a background writer, space is reserved before anything is written.
             if (!beside_) { OpenFile::to_write(calls_, path, where_).reserve(file.bytes); }
         }
     }
-    /// Makes the temporary folder, in it the mark, and a folder for states.
-    void make_temporary() {
-        const int error = mark_.set_by([&] {
-            const int folder = calls_.make_folder(temporary_);
-            require(folder == EEXIST && made_ ? 0 : folder, temporary_, "cannot be made", where_);
-            made_ = true;
-            if (const int mark = mark_.set(concat(temporary_, "/", mark_name), where_); mark != 0) { return mark; }
-            const int states = calls_.make_folder(concat(temporary_, "/state"));
-            return states == EEXIST ? 0 : states;
-        });
-        require(error, temporary_, "cannot be locked, or has no room for a folder", where_);
-    }
-
     void end_writing() noexcept {
         wait();
         if (thread_.joinable()) { thread_.join(); }
@@ -202,19 +191,20 @@ class SaveRun final : public MemoryReader, NotCopied {
 
     /// Commits on rank 0, when every file is durable.
     void finish(const Manifest& manifest, checkpoint::Folder& made) {
-        if (!plan_->index.empty()) { write_file(calls_, concat(temporary_, "/", index_name), plan_->index, where_); }
-        write_file(calls_, concat(temporary_, "/", manifest_name), manifest_text(manifest), where_);
-        for (const std::string& made_here : {concat(temporary_, "/state"), temporary_}) {
+        const std::string& temporary = temporary_.path;
+        if (!plan_->index.empty()) { write_file(calls_, concat(temporary, "/", index_name), plan_->index, where_); }
+        write_file(calls_, concat(temporary, "/", manifest_name), manifest_text(manifest), where_);
+        for (const std::string& made_here : {concat(temporary, "/state"), temporary}) {
             require(calls_.sync_folder(made_here), made_here, "cannot be made durable", where_);
         }
         // Reads everything back that a load needs, before the folder gets its name and older steps are removed.
-        require_loadable(CheckpointFiles::of_checkpoint(calls_, temporary_, where_));
+        require_loadable(CheckpointFiles::of_checkpoint(calls_, temporary, where_));
         take_name(made);
         require(calls_.sync_folder(folder_), folder_, "cannot be made durable", where_);
         const std::string mark = concat(made.path, "/", mark_name);
         const int left = calls_.remove_file(mark);
         if (left != 0) { made.skipped.push_back(concat(mark, ": ", errno_text(left))); }
-        abandon();
+        temporary_.end();
         if (options_.keep == 0) { return; }
         try {
             StepFolders(calls_, folder_, made.skipped)
@@ -235,7 +225,7 @@ class SaveRun final : public MemoryReader, NotCopied {
                        found->begin + tensor.order.begin() * size_of(tensor.type) == tensor.begin;
             }
         }
-        if (!same) { throw FileError(temporary_, "has not what was written, when it is read back", where_); }
+        if (!same) { throw FileError(temporary_.path, "has not what was written, when it is read back", where_); }
     }
     /// Returns whether what is at the step's name is to be set aside, as it is no complete step.
     bool sets_aside() { return options_.set_aside && !steps().incomplete(step_, where_).empty(); }
@@ -255,21 +245,22 @@ class SaveRun final : public MemoryReader, NotCopied {
     }
     void take_name(checkpoint::Folder& made) {
         const std::string& path = made.path;
-        int error = calls_.rename(temporary_, path);
+        std::string& temporary = temporary_.path;
+        int error = calls_.rename(temporary, path);
         if (error == EEXIST && sets_aside()) {
             const std::string aside = aside_name(step_, new_token());
             require(calls_.rename(path, concat(folder_, "/", aside)), path, "cannot be set aside", where_);
             made.skipped.push_back(concat(aside, ": what was at the name of step ", step_, ", and no complete step"));
-            error = calls_.rename(temporary_, path);
+            error = calls_.rename(temporary, path);
         }
         if (error != EEXIST || !options_.replace) {
             require(error, path, "cannot take its name", where_);
-            made_ = false;
+            temporary_.was_renamed();
             return;
         }
         require_replaceable();
         // The old folder exists until the new one does, and is then removed like an abandoned save.
-        error = calls_.exchange(temporary_, path);
+        error = calls_.exchange(temporary, path);
         if (error != EINVAL && error != ENOSYS && error != ENOTSUP && error != EOPNOTSUPP) {
             require(error, path, "cannot be replaced", where_);
             return;
@@ -277,33 +268,12 @@ class SaveRun final : public MemoryReader, NotCopied {
         // One after the other: if the process is killed in between, neither has the step's name.
         const std::string old = concat(folder_, "/", temporary_name(step_, new_token()));
         require(calls_.rename(path, old), path, "cannot be replaced", where_);
-        error = calls_.rename(temporary_, path);
+        error = calls_.rename(temporary, path);
         if (error != 0) { calls_.rename(old, path); }
         require(error, path, "cannot be replaced", where_);
-        temporary_ = old;
+        temporary = old;
     }
 
-    /// Removes what was not committed.
-    void abandon() noexcept {
-        try {
-            if (std::exchange(made_, false)) { remove_all(calls_, temporary_); }
-        } catch (...) {}  // NOLINT(bugprone-empty-catch): of no memory; the next save removes it
-        mark_.unlock();
-    }
-    /// Runs `work` on rank 0. If it fails, nothing is left when the ranks throw. Collective over the world.
-    template <class F>
-    void on_first(F&& work) {
-        give_up_on(attempt([&] {
-            if (world_.rank() == 0) { work(); }
-        }));
-    }
-    void give_up_on(const Failure& own) {
-        const Failure first = Failure::first(world_, own, where_);
-        if (!first.happened()) { return; }
-        abandon();
-        world_.gather('\0', where_);
-        first.raise(where_);
-    }
     StepFolders steps() { return {calls_, folder_, told_}; }
 
     RankWorld world_;
@@ -315,11 +285,9 @@ class SaveRun final : public MemoryReader, NotCopied {
     SavedState state_;
     std::optional<CheckpointPlan> plan_;
     std::optional<WriteJobs> jobs_;
-    std::string temporary_;
+    TemporaryFolder temporary_{calls_};
     std::vector<std::string> told_;  // reasons why leftovers of other saves stay
     bool beside_ = false;            // written in the background
-    bool made_ = false;              // the folder, by rank 0
-    SaveMark mark_{calls_};          // in it
     Failure failure_;                // of the writer, until it is reported
     bool holds_ = false;             // whether updates of the groups wait
     bool writing_ = false;

@@ -58,6 +58,32 @@ inline int remove_all(checkpoint::FileCalls& calls, const std::string& path) {
     return error == ENOENT ? 0 : error;
 }
 
+/// Removes the temporary folder of a process that has ended. `refusal()` says why one without a mark, as an old step
+/// whose removal was interrupted, is no save's.
+/// @returns why it stays; empty if it is gone, or is made
+template <class Refusal>
+std::string remove_stale(checkpoint::FileCalls& calls, const std::string& path, SourceLocation where,
+                         const Refusal& refusal) {
+    bool link = false;
+    if (calls.is_link(path, link) != 0) { return ""; }  // another job has removed it
+    if (link) { return "a link: what is behind it is no save's to remove"; }
+    std::vector<std::string> inside;
+    int error = calls.list(path, inside);
+    SaveMark mark(calls);
+    if (error == 0 && inside.empty()) {
+        // Just made, or abandoned while empty: a running save makes it again.
+        error = calls.remove_folder(path);
+    } else if (error == 0) {
+        if (std::find(inside.begin(), inside.end(), mark_name) == inside.end()) {
+            if (std::string why = refusal(); !why.empty()) { return why; }
+        } else if (const auto why = mark.take(concat(path, "/", mark_name), where)) {
+            return *why;
+        }
+        error = remove_all(calls, path);
+    }
+    return error == 0 || error == ENOENT ? "" : errno_text(error);
+}
+
 /// The steps of a run's folder: which to remove, and why others stay. Nothing is removed that no save has made, or
 /// through a link.
 class StepFolders {
@@ -135,7 +161,9 @@ class StepFolders {
         for (const std::string& name : names(where)) {
             const auto step = step_of_temporary(name);
             if (!step) { continue; }
-            const std::string why = remove_stale(concat(folder_, "/", name), *step, where);
+            const std::string each = concat(folder_, "/", name);
+            const std::string why =
+                detail::remove_stale(calls_, each, where, [&] { return refusal(each, *step, where); });
             if (!why.empty()) { tell(name, why); }
         }
     }
@@ -172,29 +200,6 @@ class StepFolders {
             if (text.starts_with(manifest_begin)) { return ""; }
             return concat("nothing that a save has made: ", manifest, " ", error.what);
         }
-    }
-    std::string remove_stale(const std::string& path, std::uint64_t step, SourceLocation where) const {
-        bool link = false;
-        if (calls_.is_link(path, link) != 0) { return ""; }  // another job has removed it
-        if (link) { return "a link: what is behind it is no save's to remove"; }
-        std::vector<std::string> inside;
-        if (const int error = calls_.list(path, inside); error != 0) {
-            return error == ENOENT ? "" : errno_text(error);
-        }
-        if (inside.empty()) {
-            // Just made, or abandoned while empty: a running save makes it again.
-            const int error = calls_.remove_folder(path);
-            return error == 0 || error == ENOENT ? "" : errno_text(error);
-        }
-        SaveMark mark(calls_);
-        if (std::find(inside.begin(), inside.end(), mark_name) == inside.end()) {
-            // An old step whose removal was interrupted, or a foreign folder.
-            if (std::string why = refusal(path, step, where); !why.empty()) { return why; }
-        } else {
-            if (const auto why = mark.take(concat(path, "/", mark_name), where)) { return *why; }
-        }
-        const int error = remove_all(calls_, path);
-        return error == 0 ? "" : errno_text(error);
     }
 
     checkpoint::FileCalls& calls_;

@@ -97,8 +97,9 @@ TEST_CASE(
             CHECK(saved(path) == 1);
             for (const std::string& name : names_in(folder.path())) {
                 // Killed before it had said who it is: without locks nobody knows whether it runs.
-                if (!name.ends_with(".uncommitted") || fs::file_size(folder.file(name)) > 0) { continue; }
-                fs::remove(folder.file(name));
+                const std::string mark = folder.file(name) + "/uncommitted.shardkit";
+                if (!fs::exists(mark) || fs::file_size(mark) > 0) { continue; }
+                fs::remove_all(folder.file(name));
                 --unknown;
             }
             CHECK(names_in(folder.path()).size() == 1);
@@ -122,26 +123,28 @@ TEST_CASE("what other saves of the file are at, and what is of another file or n
     const std::string path = folder.file("model.safetensors");
     sk::checkpoint::PosixFiles files;
     const std::string token = ".tmp-0123456789abcdef";
-    const auto make = [&](const std::string& name, const std::string& text) {
-        std::ofstream(folder.file(name)) << text;
-        return folder.file(name);
+    const auto make = [&](const std::string& name, const std::string& file, const std::string& text) {
+        fs::create_directory(folder.file(name));
+        std::ofstream(folder.file(name) + "/" + file) << text;
+        return folder.file(name) + "/" + file;
     };
     const std::string own = sk::detail::SavingProcess::text();
+    const std::string mark_name = "uncommitted.shardkit";
     // Under way: locked. Of another file. Of no save. Without locks: of a process that runs.
-    const std::string mark = make("model.safetensors" + token + ".uncommitted", own);
-    make("model.safetensors" + token, "half");
-    make("other.safetensors" + token + ".uncommitted", own);
-    make("other.safetensors" + token, "half");
-    make("model.safetensors.tmp-notes", "mine");
-    make("model.safetensors" + token + "0", "mine");
+    const std::string mark = make("model.safetensors" + token, mark_name, own);
+    make("model.safetensors" + token, "model.safetensors", "half");
+    make("other.safetensors" + token, mark_name, own);
+    make("model.safetensors.tmp-notes", mark_name, own);
+    make("model.safetensors.tmp-fedcba9876543210", "notes", "mine");
+    make("model.safetensors" + token + "0", mark_name, own);
     int held = -1;
     REQUIRE(files.lock(mark, held) == 0);
     save(path, 1, files);
-    CHECK(names_in(folder.path()).size() == 7);
+    CHECK(names_in(folder.path()).size() == 6);
     files.unlock(held);
     NoLocks none;
     save(path, 2, none);
-    CHECK(names_in(folder.path()).size() == 7);
+    CHECK(names_in(folder.path()).size() == 6);
     save(path, 3, files);
     CHECK(names_in(folder.path()).size() == 5);
     CHECK(saved(path) == 3);
