@@ -43,7 +43,7 @@ END = re.compile(r"(?<=[\s{;])(?:(?:rank_|streams_|stream|compute|communication|
 FORK = re.compile(r"(?<=[\s{;])(?:compute|communication|reduction)\.wait\((?P<event>[^;]*)\);")
 
 # Of copies between a device's memory and the host's, and of the host for them.
-COPY_WAIT = re.compile(r"(?<=[\s{;])(?:stream_\.ref\(\)\.wait|used\.copied\.ref\(\)\.synchronize)\((?P<event>)[^;{]*\);")
+COPY_WAIT = re.compile(r"(?<=[\s{;])(?:stream_\.ref\(\)\.wait|used\.copied\.synchronize)\((?P<event>)[^;{]*\);")
 
 # Of the host's streams, for each other and for their end.
 HOST_WAIT = re.compile(r"(?<=[\s{;])(?:world\.drain|await|wait(?=\((?:submitted\(\)|event\.point\(\))\)))\((?P<event>)[^;{]*\);")

@@ -38,10 +38,8 @@ class CallTurns : shardkit::detail::NotCopied {
         explicit Turn(CallTurns& turns) noexcept : turns_(turns.required_ ? &turns : nullptr) {
             if (turns_ == nullptr) { return; }
             const std::uint32_t own = turns_->next_.fetch_add(1, std::memory_order_relaxed);
-            std::uint32_t now = turns_->now_.load(std::memory_order_acquire);
-            while (now != own) {
+            for (std::uint32_t now = 0; (now = turns_->now_.load(std::memory_order_acquire)) != own;) {
                 turns_->now_.wait(now, std::memory_order_acquire);
-                now = turns_->now_.load(std::memory_order_acquire);
             }
         }
         ~Turn() {

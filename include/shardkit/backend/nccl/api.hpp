@@ -113,12 +113,6 @@ inline void require_version(int minimum, std::string_view what, SourceLocation w
     if (const int loaded = library_version(where); loaded < minimum) { refuse("", loaded, " is loaded"); }
 }
 
-}  // namespace detail
-
-}  // namespace shardkit::nccl
-
-namespace shardkit::nccl::detail {
-
 /// Returns NCCL's type for elements of a type.
 constexpr ncclDataType_t datatype(ElementType type) noexcept {
     constexpr ncclDataType_t types[] = {ncclFloat64, ncclFloat32, ncclBfloat16, ncclFloat16, ncclInt64,
@@ -131,4 +125,6 @@ constexpr ncclRedOp_t native(ReduceOp op) noexcept {
     return shardkit::detail::adds(op) ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
 }
 
-}  // namespace shardkit::nccl::detail
+}  // namespace detail
+
+}  // namespace shardkit::nccl

@@ -30,6 +30,7 @@ struct Call {
     std::string_view axes;
     Verb verb;
     SourceLocation where;
+    gpu::TimelineRef stream;
     std::uint64_t number = 0;  ///< in the flight recorder; 0 also where that keeps none
 
     std::string doing() const { return shardkit::detail::concat(name(verb), " over ", axes); }

@@ -113,21 +113,19 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     std::shared_ptr<const Verbs> split(std::size_t color, std::size_t key, std::string_view axes,
                                        const shardkit::Call& what) const override {
         detail::Group* made = nullptr;
-        const gpu::TimelineRef stream(world_.streams().communication, what.where);
-        run(what, stream,
-            [&](const detail::Call& call) { made = &detail::split_group(call, color, key, axes, stream); });
+        run(what, world_.streams().communication,
+            [&](const detail::Call& call) { made = &detail::split_group(call, color, key, axes); });
         return end_of(*made, axes);
     }
 
     /// Makes later work of the stream wait until every rank's stream has reached this point.
     void barrier(const Stream& given, const shardkit::Call& what) const override {
-        const gpu::TimelineRef stream = on(given, what.where);
-        run(what, stream, [&](const detail::Call& call) {
+        run(what, given, [&](const detail::Call& call) {
             if (size() == 1) { return; }
-            void* const word = world_.staging(stream).data();
+            void* const word = world_.staging(call.stream).data();
             world_.complete(call, "ncclAllReduce", [&](ncclComm_t comm) {
                 return detail::all_reduce(detail::said_of(call, sizeof(std::uint32_t)), word, word, 1, ncclUint32,
-                                          ncclMax, comm, stream.native());
+                                          ncclMax, comm, call.stream.native());
             });
         });
     }
@@ -136,15 +134,14 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                              const shardkit::Call& what) const override {
         require(full, "all_gather: full", what);
         if (!lies_in(shard, full)) { require(shard, "all_gather: shard", what); }
-        const gpu::TimelineRef stream = on(given, what.where);
-        run(what, stream, [&](const detail::Call& call) {
-            if (size() == 1) { return detail::copy_alone(call, shard, full, stream); }
+        run(what, given, [&](const detail::Call& call) {
+            if (size() == 1) { return detail::copy_alone(call, shard, full, call.stream); }
             if (shard.count > 0) {
                 const ElementType type = what.signature.in;
-                const detail::SaidOfCall said = detail::said_of_gather(call, full.bytes(), stream);
+                const detail::SaidOfCall said = detail::said_of_gather(call, full.bytes());
                 world_.complete(call, "ncclAllGather", [&](ncclComm_t comm) {
                     return detail::all_gather(said, shard.at, full.at, shard.bytes() / size_of(type),
-                                              detail::datatype(type), comm, stream.native());
+                                              detail::datatype(type), comm, call.stream.native());
                 });
                 detail::let_compute_wait(call, said);
             }
@@ -170,14 +167,13 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     std::uint64_t broadcast(Memory values, std::size_t root, const Stream& given,
                             const shardkit::Call& what) const override {
         require(values, "broadcast: values", what);
-        const gpu::TimelineRef stream = on(given, what.where);
-        run(what, stream, [&](const detail::Call& call) {
+        run(what, given, [&](const detail::Call& call) {
             if (values.count > 0 && size() > 1) {
                 const ElementType type = what.signature.in;
                 world_.complete(call, "ncclBroadcast", [&](ncclComm_t comm) {
                     return detail::broadcast(detail::said_of(call, values.bytes()), values.at, values.at,
                                              values.bytes() / size_of(type), detail::datatype(type),
-                                             static_cast<int>(root), comm, stream.native());
+                                             static_cast<int>(root), comm, call.stream.native());
                 });
             }
         });
@@ -188,13 +184,12 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                              const shardkit::Call& what) const override {
         require(sent, "all_to_all: sent", what);
         require(received, "all_to_all: received", what);
-        const gpu::TimelineRef stream = on(given, what.where);
-        run(what, stream, [&](const detail::Call& call) {
+        run(what, given, [&](const detail::Call& call) {
             const std::size_t k = sent.count / size();
             if (k == 0) { return; }
-            if (size() == 1) { return detail::copy_alone(call, sent, received, stream); }
+            if (size() == 1) { return detail::copy_alone(call, sent, received, call.stream); }
             detail::with_peers(
-                call, stream, what.signature.in, [&](std::size_t q) { return sent.part(q * k, k); },
+                call, what.signature.in, [&](std::size_t q) { return sent.part(q * k, k); },
                 [&](std::size_t q) { return received.part(q * k, k); });
         });
         return shardkit::detail::part_from_peers(received.bytes(), size());
@@ -205,43 +200,39 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                            const shardkit::Call& what) const override {
         require(sent, "all_to_all_uneven: sent", what);
         require(received, "all_to_all_uneven: received", what);
-        const gpu::TimelineRef stream = on(given, what.where);
         const auto exchange = [&](const detail::Call& call) {
             if (sent.count == 0 && received.count == 0) { return; }
-            if (size() == 1) { return detail::copy_alone(call, sent, received, stream); }
+            if (size() == 1) { return detail::copy_alone(call, sent, received, call.stream); }
             std::size_t out = 0;
             std::size_t in = 0;
             const auto next = [](auto all, std::size_t& begin, std::size_t count) {
                 return all.part(std::exchange(begin, begin + count), count);
             };
             detail::with_peers(
-                call, stream, what.signature.in, [&](std::size_t q) { return next(sent, out, send_counts[q]); },
+                call, what.signature.in, [&](std::size_t q) { return next(sent, out, send_counts[q]); },
                 [&](std::size_t q) { return next(received, in, receive_counts[q]); });
         };
-        run(what, stream, exchange, {send_counts, receive_counts});
+        run(what, given, exchange, {send_counts, receive_counts});
     }
 
     /// @throws CommError also for a message to this rank itself, which would wait forever
     void send(ConstMemory values, std::size_t to, const Stream& given, const shardkit::Call& what) const override {
         require(values, "send: values", what);
-        const gpu::TimelineRef stream = on(given, what.where);
-        run(what, stream, [&](const detail::Call& call) {
+        run(what, given, [&](const detail::Call& call) {
             refuse_itself(call, to);
             if (values.count == 0) { return; }
             world_.complete(call, "ncclSend",
-                            [&](ncclComm_t) { return detail::send_to(call, values, what.signature.in, to, stream); });
+                            [&](ncclComm_t) { return detail::send_to(call, values, what.signature.in, to); });
         });
     }
     /// @throws CommError also for a message from this rank itself, which would wait forever
     void receive(Memory values, std::size_t from, const Stream& given, const shardkit::Call& what) const override {
         require(values, "receive: values", what);
-        const gpu::TimelineRef stream = on(given, what.where);
-        run(what, stream, [&](const detail::Call& call) {
+        run(what, given, [&](const detail::Call& call) {
             refuse_itself(call, from);
             if (values.count == 0) { return; }
-            world_.complete(call, "ncclRecv", [&](ncclComm_t) {
-                return detail::receive_from(call, values, what.signature.in, from, stream);
-            });
+            world_.complete(call, "ncclRecv",
+                            [&](ncclComm_t) { return detail::receive_from(call, values, what.signature.in, from); });
         });
     }
     /// @throws CommError also for a message to this rank itself that it does not receive, or receives with another
@@ -250,8 +241,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                       const shardkit::Call& what) const override {
         require(sent, "send_receive: sent", what);
         require(received, "send_receive: received", what);
-        const gpu::TimelineRef stream = on(given, what.where);
-        run(what, stream, [&](const detail::Call& call) {
+        run(what, given, [&](const detail::Call& call) {
             if ((to == rank()) != (from == rank())) { refuse_itself(call, rank()); }
             if (to == rank() && sent.count != received.count) {
                 throw CommError(
@@ -259,13 +249,11 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
                     shardkit::detail::concat("sends ", sent.count, " elements to itself, receives ", received.count),
                     what.where);
             }
-            if (size() == 1) { return detail::copy_alone(call, sent, received, stream); }
+            if (size() == 1) { return detail::copy_alone(call, sent, received, call.stream); }
             const ElementType type = what.signature.in;
             detail::GroupGuard together(call);
-            if (sent.count > 0) { together.add("ncclSend", detail::send_to(call, sent, type, to, stream)); }
-            if (received.count > 0) {
-                together.add("ncclRecv", detail::receive_from(call, received, type, from, stream));
-            }
+            if (sent.count > 0) { together.add("ncclSend", detail::send_to(call, sent, type, to)); }
+            if (received.count > 0) { together.add("ncclRecv", detail::receive_from(call, received, type, from)); }
             together.submit();
         });
     }
@@ -290,17 +278,19 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
     /// `counts` are those of an uneven all-to-all.
     template <class Body>
     std::invoke_result_t<const Body&, const detail::Call&> run(
-        const shardkit::Call& what, const gpu::TimelineRef& stream, const Body& body,
+        const shardkit::Call& what, const Stream& given, const Body& body,
         const shardkit::detail::UnevenCounts& counts = {}) const {
-        const detail::Call call{world_,       detail::lane(world_, group_, stream),
-                                label().axes, what.signature.verb,
-                                what.where,   what.number == shardkit::Call::no_number ? 0 : what.number};
+        const gpu::TimelineRef stream = on(given, what.where);
+        const std::uint64_t number = what.number == shardkit::Call::no_number ? 0 : what.number;
+        const detail::Call call{
+            world_, detail::lane(world_, group_, stream), label().axes, what.signature.verb, what.where, stream,
+            number};
         const gpu::detail::DeviceGuard guard(world_.device(), what.where);
         if (group_.trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_.note(group_, what, counts, stream);
         }
         label().journal.recorder().leave_open(what);
-        const detail::VerbOrder::Turn turn = world_.enter(call, stream);
+        const detail::VerbOrder::Turn turn = world_.enter(call);
         return body(call);
     }
     template <class Reduce>
@@ -310,9 +300,7 @@ class Communicator final : public host::Verbs, public host::DeviceMemory {
             throw_invalid_argument(what.where, name(what.signature.verb), ": ", name(types.in), " into ",
                                    name(types.out), ", expected one type, or two of floating-point elements");
         }
-        const gpu::TimelineRef stream = on(given, what.where);
-        return run(what, stream,
-                   [&](const detail::Call& call) { return reduce(detail::Reduction(call, stream, types, op)); });
+        return run(what, given, [&](const detail::Call& call) { return reduce(detail::Reduction(call, types, op)); });
     }
     void require(ConstMemory values, std::string_view what, SourceLocation where) const {
         world_.require_memory(values.at, values.bytes(), what, where);

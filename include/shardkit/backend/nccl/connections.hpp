@@ -10,6 +10,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,18 +35,6 @@
 #include <shardkit/recorder/record_files.hpp>
 
 namespace shardkit::nccl::detail {
-
-/// The first error of an NCCL group's calls: nothing can be aborted in a group.
-struct GroupErrors {
-    ncclResult_t failed = ncclSuccess;
-    std::string_view call;
-
-    void add(std::string_view nccl_call, ncclResult_t code) {
-        if (code == ncclSuccess || code == ncclInProgress || failed != ncclSuccess) { return; }
-        failed = code;
-        call = nccl_call;
-    }
-};
 
 /// NCCL's side of a World: its communicators, their state, and the limits of waits for peers.
 class Connections : public LiveGroups, private gpu::Watch {
@@ -161,11 +150,8 @@ class Connections : public LiveGroups, private gpu::Watch {
     }
     /// Waits until the communicator's last call has ended, and returns the communicator's state then.
     ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
-                             SourceLocation where) {
-        return state_after(group, nccl_call, doing, where, limit());
-    }
-    ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
-                             SourceLocation where, std::chrono::milliseconds limit) {
+                             SourceLocation where, std::optional<std::chrono::milliseconds> given = {}) {
+        const std::chrono::milliseconds limit = given.value_or(this->limit());
         shardkit::detail::LateWait wait;
         wait.begin();
         for (const gpu::detail::Backoff backoff;; backoff.rest()) {
@@ -220,11 +206,8 @@ class Connections : public LiveGroups, private gpu::Watch {
     gpu::Watch& watch() noexcept { return *this; }
 
     /// Waits until the communicator's last call has ended.
-    void await(const Group& group, std::string_view nccl_call, std::string_view doing, SourceLocation where) {
-        await(group, nccl_call, doing, where, limit());
-    }
     void await(const Group& group, std::string_view nccl_call, std::string_view doing, SourceLocation where,
-               std::chrono::milliseconds limit) {
+               std::optional<std::chrono::milliseconds> limit = {}) {
         const ncclResult_t state = state_after(group, nccl_call, doing, where, limit);
         if (state != ncclSuccess) { fail(doing, describe(state, nccl_call, group.comm), where); }
     }

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/memory.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
@@ -31,7 +30,11 @@ class GroupGuard : shardkit::detail::NotCopied {
     }
 
     /// Records the result of a call. `submit` throws the first error, as nothing can be aborted inside a group.
-    void add(std::string_view nccl_call, ncclResult_t code) { errors_.add(nccl_call, code); }
+    void add(std::string_view nccl_call, ncclResult_t code) {
+        if (code == ncclSuccess || code == ncclInProgress || failed_ != ncclSuccess) { return; }
+        failed_ = code;
+        failed_call_ = nccl_call;
+    }
     /// Starts the calls, and waits until NCCL has accepted them.
     /// @throws CommError of the first call that failed
     void submit() {
@@ -42,7 +45,7 @@ class GroupGuard : shardkit::detail::NotCopied {
             if (result == ncclSuccess) { return; }
             call_.world.complete_begun(call_.group, nccl_call, result, call_.doing(), call_.where);
         };
-        if (errors_.failed != ncclSuccess) { complete(errors_.call, errors_.failed); }
+        complete(failed_call_, failed_);
         complete("ncclGroupEnd", code);
     }
 
@@ -50,32 +53,30 @@ class GroupGuard : shardkit::detail::NotCopied {
     const Call& call_;
     Connections::Lock lock_;  // from the first call to the last
     bool open_ = false;
-    GroupErrors errors_;
+    ncclResult_t failed_ = ncclSuccess;  // of the first call that failed
+    std::string_view failed_call_;
 };
 
 /// Sends memory to a rank, or receives from it, elements of a type; the result of NCCL's call.
-inline ncclResult_t send_to(const Call& call, host::ConstMemory sent, ElementType type, std::size_t to,
-                            const gpu::TimelineRef& stream) {
+inline ncclResult_t send_to(const Call& call, host::ConstMemory sent, ElementType type, std::size_t to) {
     return ncclSend(sent.at, sent.bytes() / size_of(type), datatype(type), static_cast<int>(to), call.group.comm,
-                    stream.native());
+                    call.stream.native());
 }
-inline ncclResult_t receive_from(const Call& call, host::Memory received, ElementType type, std::size_t from,
-                                 const gpu::TimelineRef& stream) {
+inline ncclResult_t receive_from(const Call& call, host::Memory received, ElementType type, std::size_t from) {
     return ncclRecv(received.at, received.bytes() / size_of(type), datatype(type), static_cast<int>(from),
-                    call.group.comm, stream.native());
+                    call.group.comm, call.stream.native());
 }
 
 /// Sends memory send(q) to each rank q, and receives memory receive(q) from it, unless they are empty: elements of a
 /// type.
 template <class Send, class Receive>
-void with_peers(const Call& call, const gpu::TimelineRef& stream, ElementType type, const Send& send,
-                const Receive& receive) {
+void with_peers(const Call& call, ElementType type, const Send& send, const Receive& receive) {
     GroupGuard together(call);
     for (std::size_t q = 0; q < call.group.size; ++q) {
         const host::ConstMemory sent = send(q);
         const host::Memory received = receive(q);
-        if (sent.count > 0) { together.add("ncclSend", send_to(call, sent, type, q, stream)); }
-        if (received.count > 0) { together.add("ncclRecv", receive_from(call, received, type, q, stream)); }
+        if (sent.count > 0) { together.add("ncclSend", send_to(call, sent, type, q)); }
+        if (received.count > 0) { together.add("ncclRecv", receive_from(call, received, type, q)); }
     }
     together.submit();
 }

@@ -51,12 +51,6 @@ inline void require_registration(Registration registration, SourceLocation where
     if (registration == Registration::windows) { require_version(windows_version, "registered windows", where); }
 }
 
-}  // namespace detail
-
-}  // namespace shardkit::nccl
-
-namespace shardkit::nccl::detail {
-
 /// The smallest staging memory per rank, so that pieces are aligned.
 inline constexpr std::size_t staging_bytes_per_rank = 1024;
 
@@ -178,9 +172,7 @@ inline ncclConfig_t config_of(const Options& options) {
     return config;
 }
 
-}  // namespace shardkit::nccl::detail
-
-namespace shardkit::nccl {
+}  // namespace detail
 
 /// Returns what plans need to know of Worlds with these options and that many ranks: planner::PlanOptions::engine of
 /// a plan that is made before there is a World. A plan of a model that exists takes it from there.

@@ -41,14 +41,13 @@ class Reduction {
     using Way = engine::ReductionStep::Way;
 
   public:
-    Reduction(const Call& call, const gpu::TimelineRef& stream, const host::detail::Reducer& types,
-              ReduceOp op) noexcept
-        : call_(call), stream_(stream), types_(types), op_(op), ranks_(call.group.size) {}
+    Reduction(const Call& call, const host::detail::Reducer& types, ReduceOp op) noexcept
+        : call_(call), types_(types), op_(op), ranks_(call.group.size) {}
 
     std::size_t reduce_scatter(ConstMemory full, Memory shard) const {
         const std::size_t k = shard.count;
         if (ranks_ == 1) {
-            copy(stream_, full, shard);
+            copy(call_.stream, full, shard);
         } else if (floating() && (op_ != ReduceOp::sum || exchanges(full))) {
             exchange(full, k, shard);
             return (ranks_ - 1) * k * full.size;
@@ -56,7 +55,7 @@ class Reduction {
             scatter_narrow(full, shard);
             return (ranks_ - 1) * k * full.size;
         } else if (same()) {
-            if (k > 0) { scatter(stream_, full.at, shard.at, k); }
+            if (k > 0) { scatter(full.at, shard.at, k); }
         } else {
             sum_and_scatter(full, shard);
         }
@@ -67,7 +66,7 @@ class Reduction {
         using shardkit::detail::part_from_peers;
         const std::size_t count = input.count;
         if (ranks_ == 1) {
-            copy(stream_, input, output);
+            copy(call_.stream, input, output);
         } else if (floating() && (op_ != ReduceOp::sum || exchanges(input))) {
             if (shardkit::detail::adds(op_)) {
                 sum_by_exchange(input, output);
@@ -79,7 +78,7 @@ class Reduction {
             reduce_narrow(input, output);
             return 2 * part_from_peers(count * input.size, ranks_);
         } else if (same()) {
-            if (count > 0) { reduce(stream_, input.at, output.at, count); }
+            if (count > 0) { reduce(input.at, output.at, count); }
         } else {
             pieces(arithmetic_size(), 1)
                 .summed(
@@ -92,7 +91,7 @@ class Reduction {
                     },
                     [&](const StagedPiece& p) {
                         const bool direct = types_.out_is_arithmetic;
-                        reduce(p.stream, p.staging, direct ? output.part(p.at, p.size).at : p.staging, p.size);
+                        reduce(p.staging, direct ? output.part(p.at, p.size).at : p.staging, p.size);
                     },
                     [&](const StagedPiece& p) { narrow_sums(p.stream, p.staging, output.part(p.at, p.size)); });
         }
@@ -118,10 +117,10 @@ class Reduction {
     /// Returns whether those sums, if they are to be widened, fit in the staging memory at once: rows of addends
     /// would lie apart otherwise.
     bool fits(Memory sums) const {
-        return types_.one_type || sums.count * types_.in_size <= call_.world.staging(stream_).size();
+        return types_.one_type || sums.count * types_.in_size <= call_.world.staging(call_.stream).size();
     }
     StagedPieces pieces(std::size_t element_size, std::size_t rows) const {
-        return StagedPieces(call_, stream_, rows, element_size);
+        return StagedPieces(call_, rows, element_size);
     }
 
     /// Gives a step's kernel to a stream.
@@ -157,19 +156,19 @@ class Reduction {
                                     .columns = p.size,
                                     .stride = shard.count});
                 },
-                [&](const StagedPiece& p) { scatter(p.stream, p.staging, sums(p), p.size); },
+                [&](const StagedPiece& p) { scatter(p.staging, sums(p), p.size); },
                 [&](const StagedPiece& p) { narrow_sums(p.stream, sums(p), shard.part(p.at, p.size)); });
     }
 
     void scatter_narrow(ConstMemory full, Memory shard) const {
         if (shard.count == 0) { return; }
         const Call narrow = over_sums(call_);
-        std::byte* const sums = types_.one_type ? shard.at : call_.world.staging(stream_).data();
+        std::byte* const sums = types_.one_type ? shard.at : call_.world.staging(call_.stream).data();
         narrow.world.complete(narrow, "ncclReduceScatterConfig", [&](ncclComm_t comm) {
             return detail::reduce_scatter(said(narrow, full.bytes()), full.at, sums, shard.count, datatype(types_.in),
-                                          ncclSum, comm, stream_.native());
+                                          ncclSum, comm, call_.stream.native());
         });
-        copy(stream_, {sums, shard.count, full.size}, shard);
+        copy(call_.stream, {sums, shard.count, full.size}, shard);
     }
     void reduce_narrow(ConstMemory input, Memory output) const {
         const Call narrow = over_sums(call_);
@@ -180,17 +179,17 @@ class Reduction {
             });
         };
         if (types_.one_type && call_.world.in_chunks(output.at, output.bytes())) {
-            if (input.count > 0) { add({stream_, output.at, 0, input.count}); }
+            if (input.count > 0) { add({call_.stream, output.at, 0, input.count}); }
             return;
         }
-        StagedPieces(narrow, stream_, 1, input.size)
+        StagedPieces(narrow, 1, input.size)
             .summed(input.count, input.count, nothing_to_widen, add, [&](const StagedPiece& p) {
                 copy(p.stream, {p.staging, p.size, input.size}, output.part(p.at, p.size));
             });
     }
     /// Returns the call over the communicator on which NCCL adds 16-bit elements.
     static Call over_sums(const Call& call) noexcept {
-        return {call.world, *call.group.sums, call.axes, call.verb, call.where, call.number};
+        return {call.world, *call.group.sums, call.axes, call.verb, call.where, call.stream, call.number};
     }
     static SaidOfCall said(const Call& narrow, std::size_t bytes) {
         SaidOfCall said = said_of(narrow, bytes);
@@ -216,7 +215,7 @@ class Reduction {
                     const Memory received(p.staging, 0, input.size);
                     const std::size_t own = part(call_.group.rank, p).size();
                     with_peers(
-                        call_, p.stream, types_.in,
+                        call_, types_.in,
                         [&](std::size_t q) { return input.part(part(q, p).begin, part(q, p).size()); },
                         [&](std::size_t q) { return received.part(q * gpu::detail::row_stride(own), own); });
                 },
@@ -241,9 +240,9 @@ class Reduction {
                 const ConstMemory piece = input.part(at, size);
                 call_.world.complete(call_, "ncclAllGather", [&](ncclComm_t comm) {
                     return detail::all_gather(said_of(call_, piece.bytes()), piece.at, staging, size,
-                                              datatype(types_.in), comm, stream_.native());
+                                              datatype(types_.in), comm, call_.stream.native());
                 });
-                combine(stream_, staging, size, output.part(at, size));
+                combine(call_.stream, staging, size, output.part(at, size));
             });
     }
 
@@ -262,26 +261,25 @@ class Reduction {
             return q == call_.group.rank ? memory.part(0, 0) : memory;
         };
         with_peers(
-            call_, stream_, types_.out, [&](std::size_t q) { return others(q, own); },
+            call_, types_.out, [&](std::size_t q) { return others(q, own); },
             [&](std::size_t q) { return others(q, part(q)); });
     }
 
     // Sums in the arithmetic type.
-    void scatter(const gpu::TimelineRef& stream, const std::byte* from, std::byte* to, std::size_t k) const {
+    void scatter(const std::byte* from, std::byte* to, std::size_t k) const {
         call_.world.complete(call_, "ncclReduceScatter", [&](ncclComm_t comm) {
             return detail::reduce_scatter(said_of(call_, ranks_ * k * arithmetic_size()), from, to, k,
-                                          datatype(types_.arithmetic), native(op_), comm, stream.native());
+                                          datatype(types_.arithmetic), native(op_), comm, call_.stream.native());
         });
     }
-    void reduce(const gpu::TimelineRef& stream, const std::byte* from, std::byte* to, std::size_t count) const {
+    void reduce(const std::byte* from, std::byte* to, std::size_t count) const {
         call_.world.complete(call_, "ncclAllReduce", [&](ncclComm_t comm) {
             return detail::all_reduce(said_of(call_, count * arithmetic_size()), from, to, count,
-                                      datatype(types_.arithmetic), native(op_), comm, stream.native());
+                                      datatype(types_.arithmetic), native(op_), comm, call_.stream.native());
         });
     }
 
     const Call& call_;
-    gpu::TimelineRef stream_;
     const host::detail::Reducer& types_;
     ReduceOp op_;
     std::size_t ranks_;

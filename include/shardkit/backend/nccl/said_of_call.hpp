@@ -6,7 +6,6 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
-#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/collectives.hpp>
 #include <shardkit/backend/nccl/world_options.hpp>
@@ -19,12 +18,13 @@ inline SaidOfCall said_of(const Call& call, std::size_t bytes) noexcept {
     const CallOptions& each = call.world.options().each_call;
     return {.number = each.numbered ? call.number : 0, .one_cta = bytes <= each.one_cta_up_to};
 }
-/// Returns the same of a gather on that stream.
-inline SaidOfCall said_of_gather(const Call& call, std::size_t bytes, const gpu::TimelineRef& stream) {
+/// Returns the same of a gather.
+inline SaidOfCall said_of_gather(const Call& call, std::size_t bytes) {
     SaidOfCall said = said_of(call, bytes);
     said.copy_engines = call.world.options().each_call.copy_engine_gathers;
     const cudaEvent_t started = call.world.gather_started();
-    if (started != nullptr && stream.capture() == 0 && stream.native() != call.world.streams().compute.native()) {
+    if (started != nullptr && call.stream.capture() == 0 &&
+        call.stream.native() != call.world.streams().compute.native()) {
         said.started = started;
     }
     return said;

@@ -26,11 +26,11 @@ namespace shardkit::nccl::detail {
 
 /// Gathers every rank's record, in the order of the group's ranks. Collective over the group; the host waits.
 template <class Record>
-std::vector<Record> tell(const Call& call, const Record& own, const gpu::TimelineRef& stream) {
+std::vector<Record> tell(const Call& call, const Record& own) {
     static_assert(sizeof(Record) <= Resources::record_bytes);
     WorldState& world = call.world;
-    return gather_records(world, call.group, own, world.host_records().data(), world.staging(stream).data(), stream,
-                          call.doing(), call.where);
+    return gather_records(world, call.group, own, world.host_records().data(), world.staging(call.stream).data(),
+                          call.stream, call.doing(), call.where);
 }
 
 /// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
@@ -39,8 +39,7 @@ std::vector<Record> tell(const Call& call, const Record& own, const gpu::Timelin
 /// GPU memory, and its destruction needs all of its ranks at the same time.
 /// Cost:    an all-gather of 32 bytes per rank, for which the host waits; one of 64 bytes if all members of a group
 ///          have idle ones; ncclCommSplit if a group is new.
-inline Group& split_group(const Call& call, std::size_t color, std::size_t key, std::string_view axes,
-                          const gpu::TimelineRef& stream) {
+inline Group& split_group(const Call& call, std::size_t color, std::size_t key, std::string_view axes) {
     WorldState& world = call.world;
     const Group& parent = call.group;
     Groups& groups = world.made();
@@ -49,7 +48,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     // NCCL's colors and keys are ints: the indices of the colors and of the members are used instead.
     shared::detail::ReusingSplit split(
         {color, key, next, groups.has_idle(parent) ? 1U : 0U}, parent.rank, 2,
-        [&](const auto& record) { return tell(call, record, stream); },
+        [&](const auto& record) { return tell(call, record); },
         [&](const std::vector<std::size_t>& members) { return groups.idle(parent, members); });
     const bool alone = split.members.size() == 1;  // and communicates with nobody
     if (split.makes) {

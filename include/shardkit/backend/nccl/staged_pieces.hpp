@@ -23,13 +23,12 @@ inline constexpr auto nothing_to_widen = [](const StagedPiece&) {};
 /// Splits a verb into pieces of `rows` parts of elements of a size each that fit in the World's staging memory.
 class StagedPieces {
   public:
-    StagedPieces(const Call& call, const gpu::TimelineRef& stream, std::size_t rows, std::size_t element_size)
+    StagedPieces(const Call& call, std::size_t rows, std::size_t element_size)
         : call_(call),
-          stream_(stream),
           rows_(rows),
           size_(element_size),
-          staging_(call.world.staging(stream).data()),
-          elements_(call.world.staging(stream).size() / element_size) {}
+          staging_(call.world.staging(call.stream).data()),
+          elements_(call.world.staging(call.stream).size() / element_size) {}
 
     /// Calls f(staging, offset, size) for consecutive pieces of [0, count).
     template <class F>
@@ -51,7 +50,7 @@ class StagedPieces {
     void summed(std::size_t count, std::size_t stride, const Widen& widen, const Add& add, const Narrow& narrow) {
         if (stride * rows_ > elements_) { return sum_in_two_streams(count, widen, add, narrow); }
         if (count == 0) { return; }
-        const StagedPiece whole{stream_, staging_, 0, count};
+        const StagedPiece whole{call_.stream, staging_, 0, count};
         widen(whole);
         add(whole);
         narrow(whole);
@@ -60,39 +59,40 @@ class StagedPieces {
   private:
     template <class Widen, class Add, class Narrow>
     void sum_in_two_streams(std::size_t count, const Widen& widen, const Add& add, const Narrow& narrow) {
+        const gpu::TimelineRef& stream = call_.stream;
         const gpu::TimelineRef aside = call_.world.conversions();
         const std::size_t half = aligned(elements_ / 2);
         const std::size_t most = aligned(half / rows_);
         std::array<Event, 2> added;
-        const auto piece = [&](const gpu::TimelineRef& stream, std::size_t number) {
+        const auto piece = [&](const gpu::TimelineRef& in, std::size_t number) {
             const std::size_t at = number * most;
-            return StagedPiece{stream, staging_ + number % 2 * half * size_, at, std::min(most, count - at)};
+            return StagedPiece{in, staging_ + number % 2 * half * size_, at, std::min(most, count - at)};
         };
         const auto narrow_behind = [&](std::size_t number) {
             aside.wait(added[number % 2]);
             narrow(piece(aside, number));
         };
         // The addends are written, and the previous verb has finished with the staging memory.
-        aside.wait(stream_.record());
+        aside.wait(stream.record());
         std::size_t number = 0;
         for (; number * most < count; ++number) {
             if (number >= 2) { narrow_behind(number - 2); }
             widen(piece(aside, number));
-            stream_.wait(aside.record());
-            add(piece(stream_, number));
-            added[number % 2] = stream_.record();
+            stream.wait(aside.record());
+            add(piece(stream, number));
+            added[number % 2] = stream.record();
             keep_pace();
         }
         // A verb that needs more than half of the staging memory has at least two pieces.
         narrow_behind(number - 2);
         narrow_behind(number - 1);
-        stream_.wait(aside.record());
+        stream.wait(aside.record());
     }
 
     /// Counts several pieces as a verb: a verb of many pieces makes many launches, and CUDA accepts about 1,000.
     void keep_pace() {
         constexpr std::size_t pieces_of_a_verb = 8;
-        if (++given_ % pieces_of_a_verb == 0) { call_.world.keep_pace(stream_, call_.where); }
+        if (++given_ % pieces_of_a_verb == 0) { call_.world.keep_pace(call_.stream, call_.where); }
     }
 
     /// Rounds down, so that all pieces begin at addresses for wide loads of NCCL and of kernels.
@@ -102,7 +102,6 @@ class StagedPieces {
     }
 
     const Call& call_;
-    gpu::TimelineRef stream_;
     std::size_t rows_;
     std::size_t size_;
     std::byte* staging_;

@@ -196,11 +196,11 @@ class WorldState final : public Connections {
     /// which this rank gives them, as communicators that ran in different orders on different ranks would wait for
     /// each other. Each verb runs after the previous one, whatever their streams, except that reductions run beside
     /// the others.
-    [[nodiscard]] VerbOrder::Turn enter(const Call& call, const gpu::TimelineRef& stream) {
+    [[nodiscard]] VerbOrder::Turn enter(const Call& call) {
         act();
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         order_.wait_for_room(streams(), call.where);
-        return order_.next(stream, runs_beside(stream));
+        return order_.next(call.stream, runs_beside(call.stream));
     }
     void keep_pace(const Stream& given, SourceLocation where) {
         act();

@@ -187,8 +187,9 @@ TEST_CASE("nccl: an error inside a group of calls is thrown once the group has e
 TEST_CASE("nccl: a group that is left without submit is ended, and its errors are dropped") {
     gpu_ranks::restart();
     nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::impatient());
-    const nccl::detail::Call call{world.state(), world.state().world_group(), "world", Verb::send,
-                                  SourceLocation::current()};
+    const nccl::detail::Call call{
+        world.state(), world.state().world_group(), "world",
+        Verb::send,    SourceLocation::current(),   gpu::TimelineRef(world.streams().communication)};
     {
         nccl::detail::GroupGuard together(call);
         together.add("ncclSend", ncclInvalidArgument);
