@@ -51,9 +51,6 @@ struct Group {
         for (std::size_t i = 0; i < ranks.size(); ++i) { ranks[i] = parent == nullptr ? i : above[members[i]]; }
         return ranks;
     }
-    /// Returns whether it was split off `of`, and no communicator of this rank uses it any more.
-    bool is_idle(const Group& of) const noexcept { return parent == &of && handles.none(); }
-
     /// The same ranks over a second communicator, for verbs on the stream of reductions; null if they use this one.
     Group* reductions = nullptr;
 
@@ -70,39 +67,5 @@ struct Group {
 
 /// What this rank gets from a call that makes communicators.
 enum class Made { none, communicator };
-
-/// All groups of a rank: first the world's, then in the order in which they were made. Their addresses are stable.
-class Groups {
-  public:
-    /// Adds a place for a communicator that will be made.
-    Group& add(std::string_view made_as) {
-        Group& group = all_.emplace_back();
-        group.made_as = made_as;
-        return group;
-    }
-    /// Returns the group of a single rank, which needs no communicator; the same object for all of them.
-    Group& alone() {
-        if (alone_ == nullptr) { alone_ = &add("one rank alone"); }
-        return *alone_;
-    }
-    std::deque<Group>& all() noexcept { return all_; }
-
-    /// Returns whether there are groups of `parent` that no communicator of this rank uses any more.
-    bool has_idle(const Group& parent) const noexcept {
-        return std::any_of(all_.begin(), all_.end(), [&](const Group& group) { return group.is_idle(parent); });
-    }
-    /// Returns the latest such groups with these members of the parent.
-    shared::detail::GroupNumbers idle(const Group& parent, const std::vector<std::size_t>& members) const noexcept {
-        return shared::detail::latest_idle(
-            all_, [&](const Group& group) { return group.is_idle(parent) && group.members == members; });
-    }
-    Group& with(std::uint64_t number) noexcept {
-        return *std::find_if(all_.begin(), all_.end(), [&](const Group& group) { return group.number == number; });
-    }
-
-  private:
-    std::deque<Group> all_;
-    Group* alone_ = nullptr;  // points into all_
-};
 
 }  // namespace shardkit::nccl::detail

@@ -33,17 +33,21 @@ class LiveGroups : shardkit::detail::NotCopied {
     LiveGroups(int device, bool survivable) : survivable_(survivable), aborts_(device) { aborts_.keep(places_); }
 
     Group& world_group() noexcept { return groups().front(); }
-    const Group& world_group() const noexcept { return places_->groups.all().front(); }
-    Groups& made() noexcept { return places_->groups; }
+    const Group& world_group() const noexcept { return places_->groups.front(); }
+    /// All groups of the rank: first the world's, then in the order in which they were made.
+    std::deque<Group>& groups() noexcept { return places_->groups; }
     /// Adds a place for a communicator that will be made.
     Group& add_group(std::string_view made_as) {
         const Lock lock = locked();
-        return places_->groups.add(made_as);
+        Group& group = groups().emplace_back();
+        group.made_as = made_as;
+        return group;
     }
-    /// Returns the group of a single rank.
+    /// Returns the group of a single rank, which needs no communicator; the same object for all of them.
     Group& group_alone() {
         const Lock lock = locked();
-        return places_->groups.alone();
+        if (places_->alone == nullptr) { places_->alone = &add_group("one rank alone"); }
+        return *places_->alone;
     }
     /// Returns a group's communicator; null once it is being aborted.
     ncclComm_t native(const Group& group) const noexcept {
@@ -74,7 +78,6 @@ class LiveGroups : shardkit::detail::NotCopied {
     }
 
     Lock locked() const { return Lock(calls_); }
-    std::deque<Group>& groups() noexcept { return places_->groups.all(); }
     bool survivable() const noexcept { return survivable_; }
     bool revoked() const noexcept {
         const Lock lock = locked();
@@ -154,7 +157,8 @@ class LiveGroups : shardkit::detail::NotCopied {
 
     /// The places that NCCL may write until its work is aborted. They are deques, as communicators point into them.
     struct Places {
-        Groups groups;
+        std::deque<Group> groups;
+        Group* alone = nullptr;
         std::shared_ptr<Places> next;  // where they are left behind
     };
     struct LeftBehind {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -42,14 +44,19 @@ std::vector<Record> tell(const Call& call, const Record& own) {
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key, std::string_view axes) {
     WorldState& world = call.world;
     const Group& parent = call.group;
-    Groups& groups = world.made();
+    std::deque<Group>& groups = world.groups();
     if (parent.size == 1) { return world.group_alone(); }
-    const std::uint64_t next = (world.world_group().rank + std::uint64_t{1}) << 32U | groups.all().size();
+    const std::uint64_t next = (world.world_group().rank + std::uint64_t{1}) << 32U | groups.size();
+    // Whether no communicator of this rank uses it any more.
+    const auto is_idle = [&](const Group& group) { return group.parent == &parent && group.handles.none(); };
     // NCCL's colors and keys are ints: the indices of the colors and of the members are used instead.
     shared::detail::ReusingSplit split(
-        {color, key, next, groups.has_idle(parent) ? 1U : 0U}, parent.rank, 2,
+        {color, key, next, std::ranges::any_of(groups, is_idle) ? 1U : 0U}, parent.rank, 2,
         [&](const auto& record) { return tell(call, record); },
-        [&](const std::vector<std::size_t>& members) { return groups.idle(parent, members); });
+        [&](const std::vector<std::size_t>& members) {
+            return shared::detail::latest_idle(
+                groups, [&](const Group& group) { return is_idle(group) && group.members == members; });
+        });
     const bool alone = split.members.size() == 1;  // and communicates with nobody
     if (split.makes) {
         // All ranks of the parent make the call, also those that get nothing.
@@ -72,7 +79,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
         }
     }
     if (alone) { return world.group_alone(); }
-    Group& group = groups.with(split.again);
+    Group& group = *std::ranges::find(groups, split.again, &Group::number);
     group.made_as = axes;
     return group;
 }

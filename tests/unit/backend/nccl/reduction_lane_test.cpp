@@ -222,9 +222,9 @@ TEST_CASE("nccl: a group that is given out again has its second communicator alr
             }
         };
         loop(2);
-        const std::size_t groups = world.state().made().all().size();
+        const std::size_t groups = world.state().groups().size();
         loop(5);
-        expect(world.state().made().all().size() == groups, "no more groups");
+        expect(world.state().groups().size() == groups, "no more groups");
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
@@ -431,7 +431,7 @@ TEST_CASE("nccl: calls in both lanes are compared in the order in which they wer
             options.compare_calls = when;
             const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
                 comm.separate_reductions();
-                expect(world.state().made().all().size() == 3,
+                expect(world.state().groups().size() == 3,
                        "the world's, that for comparing, and that for reductions");
                 const auto streams = world.streams();
                 auto values = world.communicator().buffer<float>(20);

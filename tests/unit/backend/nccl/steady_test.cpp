@@ -98,11 +98,10 @@ TEST_CASE("nccl: what splits and ranks in a loop take is given out again once no
                 }
             };
             loop(2);
-            const std::size_t groups = handle.state().made().all().size();
+            const std::size_t groups = handle.state().groups().size();
             alone(r, 0, [&] { after_few = standin::live(); });
             loop(20);
-            expect(handle.state().made().all().size() == groups, "no more groups, not ",
-                   handle.state().made().all().size());
+            expect(handle.state().groups().size() == groups, "no more groups, not ", handle.state().groups().size());
             alone(r, 1, [&] { after_many = standin::live(); });
 
             // One that a single member keeps is nobody's to have again, and goes on beside the new one.
