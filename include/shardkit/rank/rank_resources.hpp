@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,14 +42,17 @@ class RankResources : NotCopied {
     RankResources(const Communicator& of, std::size_t in_flight)
         : world(of), pools(in_flight, {&world, [](const void* comm, std::size_t bytes) {
                                            return static_cast<const Communicator*>(comm)->buffer<std::uint8_t>(bytes);
-                                       }}) {}
+                                       }}) {
+        std::vector<std::size_t> everyone(world.size());
+        std::iota(everyone.begin(), everyone.end(), std::size_t{0});
+        made.push_back({std::move(everyone), world});
+    }
 
     static RankResources& of(const Rank& rank) noexcept { return *rank.resources_; }
 
     /// Returns the communicator over a group of ranks under a label, and makes it on first use.
     [[gnu::cold]] Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {
         std::vector<std::size_t> members = members_of(group);
-        add_world();
         // Groups of one set of axes are translations of each other: all ranks find one, or none does. The last one
         // first: one that was adopted for all ranks is taken before the world.
         for (std::size_t i = made.size(); i-- > 0;) {
@@ -65,7 +69,6 @@ class RankResources : NotCopied {
                               "' was made before, and groups that are split alike share its communicators; expected "
                               "adopt before the first Sharded");
         }
-        add_world();
         made.push_back({members_of(group), adopted.named(label)});
     }
 
@@ -89,7 +92,7 @@ class RankResources : NotCopied {
 
     const Communicator world;
     SlotPools pools;
-    List<Made> made;
+    List<Made> made;  // the world first
     List<Kept> kept;
     List<const std::string*> living;  // paths of the groups
     std::string first_group;          // the path of the first one that was made, whose communicators others share
@@ -117,12 +120,6 @@ class RankResources : NotCopied {
         for (const std::size_t rank : ranks) { append(text, text.empty() ? "" : ", ", rank); }
         return text;
     }
-    void add_world() {
-        if (!made.empty()) { return; }
-        std::vector<std::size_t> everyone(world.size());
-        for (std::size_t i = 0; i < everyone.size(); ++i) { everyone[i] = i; }
-        made.push_back({std::move(everyone), world});
-    }
 };
 
 }  // namespace shardkit::detail
@@ -149,10 +146,9 @@ SHARDKIT_CORE_INLINE Deadline::~Deadline() { journal_.exchange_limit(before_); }
         throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
                                world.engine_name(), " world has ", world.size());
     }
-    if (options.offload_slot_bytes < least_offload_slot_bytes) {
-        throw_invalid_argument(where, "RankOptions: offload_slot_bytes is ", options.offload_slot_bytes,
-                               ", expected at least ", least_offload_slot_bytes);
-    }
+    require_argument(options.offload_slot_bytes >= least_offload_slot_bytes, where,
+                     "RankOptions: offload_slot_bytes is ", options.offload_slot_bytes, ", expected at least ",
+                     least_offload_slot_bytes);
     if (options.in_flight == 0) { throw_invalid_argument(where, "RankOptions: in_flight is 0, expected at least 1"); }
     resources_ = detail::Owned<detail::RankResources>(new detail::RankResources(world, options.in_flight));
 }
@@ -180,11 +176,9 @@ SHARDKIT_CORE_INLINE Rank& Rank::adopt(const AxisGrid& grid, const AxisNames& ax
                                        SourceLocation where) {
     const RankGroup group = grid.group(axes.span(), rank_, where);
     const std::string label = axes_label(grid, axes, where);
-    if (adopted.size() != group.size() || adopted.rank() != group.index()) {
-        throw_invalid_argument(where, "adopt over ", label, ": the communicator has ", adopted.size(),
-                               " ranks and this is its rank ", adopted.rank(), ", expected ", group.size(),
-                               " ranks and rank ", group.index());
-    }
+    require_argument(adopted.size() == group.size() && adopted.rank() == group.index(), where, "adopt over ", label,
+                     ": the communicator has ", adopted.size(), " ranks and this is its rank ", adopted.rank(),
+                     ", expected ", group.size(), " ranks and rank ", group.index());
     resources_->adopt(group, adopted, label, where);
     return *this;
 }
@@ -206,7 +200,6 @@ SHARDKIT_CORE_INLINE void Rank::require_same(std::string_view path, const Rank& 
                       "; expected the groups of one model to be made with one rank");
 }
 SHARDKIT_CORE_INLINE void Rank::compare_calls(SourceLocation where) const {
-    if (resources_->made.empty()) { resources_->world.compare_calls(where); }
     for (const auto& made : resources_->made) { made.communicator.compare_calls(where); }
 }
 

@@ -32,8 +32,7 @@ inline std::size_t stack_of_thread() noexcept {
 
 /// Checks that the calling thread has enough stack for a rank.
 /// @throws UsageError that names its stack and the required one
-template <class Where = SourceLocation>
-void require_stack(Where where) {
+inline void require_stack(SourceLocation where) {
     const std::size_t bytes = stack_of_thread();
     if (bytes == 0 || bytes >= least_stack) { return; }
     throw_usage_error(where, "a rank's thread has a stack of ", human_bytes(ByteCount(bytes)), ", expected at least ",

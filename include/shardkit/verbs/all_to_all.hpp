@@ -26,10 +26,9 @@ namespace detail {
 /// Makes the verb below of elements whose type is a value.
 inline void all_to_all(const Communicator& comm, ElementType type, host::ConstMemory sent, host::Memory received,
                        const Stream& stream, SourceLocation where) {
-    if (sent.count != received.count || sent.count % comm.size() != 0) {
-        throw_invalid_argument(where, "all_to_all over ", comm.axes(), ": sends ", sent.count, " and receives ",
-                               received.count, " elements, expected the same multiple of ", comm.size(), " ranks");
-    }
+    require_argument(sent.count == received.count && sent.count % comm.size() == 0, where, "all_to_all over ",
+                     comm.axes(), ": sends ", sent.count, " and receives ", received.count,
+                     " elements, expected the same multiple of ", comm.size(), " ranks");
     const Call call = call_of({type, type}, Verb::all_to_all, sent.count, sent.bytes(), where);
     make_call(comm, call, sent.at, received.at, [=, &stream, &call](const host::Verbs& engine) {
         return engine.all_to_all(sent, received, stream, call);
@@ -66,15 +65,12 @@ constexpr std::span<const std::size_t> verb_counts(V&& counts) {
 /// Checks that there is a count for each rank, and that all together are the elements of the buffer.
 inline void check_counts(const Communicator& comm, std::string_view what, std::span<const std::size_t> counts,
                          std::string_view buffer, std::size_t elements, SourceLocation where) {
-    if (counts.size() != comm.size()) {
-        throw_invalid_argument(where, "all_to_all_uneven over ", comm.axes(), ": ", counts.size(), " ", what,
-                               ", expected one for each of ", comm.size(), " ranks");
-    }
+    require_argument(counts.size() == comm.size(), where, "all_to_all_uneven over ", comm.axes(), ": ", counts.size(),
+                     " ", what, ", expected one for each of ", comm.size(), " ranks");
     std::size_t sum = 0;
     for (const std::size_t count : counts) { sum += std::min(count, std::numeric_limits<std::size_t>::max() - sum); }
-    if (sum == elements) { return; }
-    throw_invalid_argument(where, "all_to_all_uneven over ", comm.axes(), ": ", what, " add up to ", sum,
-                           ", expected the ", elements, " elements of ", buffer);
+    require_argument(sum == elements, where, "all_to_all_uneven over ", comm.axes(), ": ", what, " add up to ", sum,
+                     ", expected the ", elements, " elements of ", buffer);
 }
 
 /// Returns the bytes that a rank receives from its peers.
@@ -93,10 +89,8 @@ inline void all_to_all_uneven(const Communicator& comm, ElementType type, host::
     check_counts(comm, "send_counts", sends, "sent", sent.count, site.where);
     check_counts(comm, "receive_counts", receives, "received", received.count, site.where);
     const std::size_t rank = comm.rank();
-    if (sends[rank] != receives[rank]) {
-        throw_invalid_argument(site.where, "all_to_all_uneven over ", comm.axes(), ": rank ", rank, " sends itself ",
-                               sends[rank], " and receives ", receives[rank], " elements of its own");
-    }
+    require_argument(sends[rank] == receives[rank], site.where, "all_to_all_uneven over ", comm.axes(), ": rank ",
+                     rank, " sends itself ", sends[rank], " and receives ", receives[rank], " elements of its own");
     // No count is the same on all ranks.
     const Call call = call_of({type, type}, Verb::all_to_all_uneven, 0, received.bytes(), site);
     make_call(comm, call, sent.at, received.at, [=, &comm, &stream, &call](const host::Verbs& engine) {

@@ -21,9 +21,8 @@ namespace shardkit {
 /// @throws  std::invalid_argument when color is 2^63 or more; CommError when the engine fails
 inline Communicator split(const Communicator& comm, std::size_t color, std::size_t key, std::string_view axes,
                           SourceLocation where = SourceLocation::current()) {
-    if (color >> 63U != 0) {
-        throw_invalid_argument(where, "split over ", comm.axes(), ": color ", color, ", expected less than 2^63");
-    }
+    require_argument(color >> 63U == 0, where, "split over ", comm.axes(), ": color ", color,
+                     ", expected less than 2^63");
     constexpr std::size_t wish = 2 * sizeof(std::uint64_t);
     const Call call{{.verb = Verb::split}, comm.size() * wish, where};
     if (comm.size() == 1) { return Communicator(comm.verbs()->split(color, key, axes, call)); }

@@ -196,14 +196,11 @@ class World : shardkit::detail::NotCopied {
     [[gnu::cold]] static std::size_t checked_size(std::size_t ranks, const LaunchOptions& options,
                                                   SourceLocation where) {
         if (ranks == 0) { throw_invalid_argument(where, "threads: 0 ranks, expected at least 1"); }
-        if (options.deadlock_check.count() <= 0) {
-            throw_invalid_argument(where, "threads: deadlock_check of ", options.deadlock_check.count(),
-                                   " ms, expected at least 1");
-        }
+        require_argument(options.deadlock_check.count() > 0, where, "threads: deadlock_check of ",
+                         options.deadlock_check.count(), " ms, expected at least 1");
         for (const std::chrono::milliseconds each : {options.timeout, options.finish_timeout}) {
-            if (each.count() <= 0) {
-                throw_invalid_argument(where, "threads: a timeout of ", each.count(), " ms, expected at least 1");
-            }
+            require_argument(each.count() > 0, where, "threads: a timeout of ", each.count(),
+                             " ms, expected at least 1");
         }
         return ranks;
     }
