@@ -20,10 +20,8 @@ namespace shardkit::detail SHARDKIT_FACE {
 SHARDKIT_CORE_INLINE FactoredFrame::FactoredFrame(const Model& model, const AnyOptions& options,
                                                   const AnyFactoredRule& rule, std::vector<ParamGroup> param_groups,
                                                   SourceLocation where)
-    : OptimizerFrame(
-          model, options, std::move(param_groups), where,
-          Owned<OptimizerGroups>(new OptimizerGroups(OptimizerGroups::Runner(new FactoredLaunches<float>(&rule)),
-                                                     OptimizerGroups::Runner(new FactoredLaunches<double>(&rule))))) {
-}
+    : OptimizerFrame(model, options, std::move(param_groups), where,
+                     Owned<spi::UpdateRunner>(new FactoredLaunches<float>(&rule)),
+                     Owned<spi::UpdateRunner>(new FactoredLaunches<double>(&rule))) {}
 
 }  // namespace shardkit::detail SHARDKIT_FACE

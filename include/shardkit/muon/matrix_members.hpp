@@ -62,8 +62,7 @@ SHARDKIT_CORE_INLINE MatrixFrame::MatrixFrame(const Model& model, const AnyOptio
                                               const Matrices& matrices, std::vector<ParamGroup> param_groups,
                                               SourceLocation where)
     : OptimizerFrame(model, options, with_rest(model, matrices, std::move(param_groups), where), where,
-                     Owned<OptimizerGroups>(new OptimizerGroups(
-                         OptimizerGroups::Runner(new MatrixLaunches<float>(&rule, products, matrices)),
-                         OptimizerGroups::Runner(new MatrixLaunches<double>(&rule, products, matrices))))) {}
+                     Owned<spi::UpdateRunner>(new MatrixLaunches<float>(&rule, products, matrices)),
+                     Owned<spi::UpdateRunner>(new MatrixLaunches<double>(&rule, products, matrices))) {}
 
 }  // namespace shardkit::detail SHARDKIT_FACE

@@ -61,7 +61,7 @@ struct CombinedParts {
                         throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), "' of part ", p,
                                                " is no group of the model");
                     }
-                    const List<char>& its = frame->updated(group);
+                    const List<char>& its = frame->groups_->group_of(group).updated();
                     for (std::size_t i = 0; i < its.size(); ++i) {
                         if (its[i] == 0) { continue; }
                         const std::size_t before = std::exchange(updaters[found->second][i], p);

@@ -116,9 +116,6 @@ SHARDKIT_CORE_INLINE List<OptimizerFrame*> OptimizerFrame::parts() { return {thi
 SHARDKIT_CORE_INLINE OptimizerFrame& OptimizerFrame::alone(std::string_view /*verb*/, SourceLocation /*where*/) {
     return *this;
 }
-SHARDKIT_CORE_INLINE const List<char>& OptimizerFrame::updated(const Group& group) {
-    return groups_->group_of(group).updated();
-}
 SHARDKIT_CORE_INLINE const GroupProgress* OptimizerFrame::set_progress(const GroupProgress* of_groups, Change change,
                                                                        SourceLocation where) {
     const GroupProgress* behind = of_groups;
@@ -142,7 +139,12 @@ SHARDKIT_CORE_INLINE const GroupProgress* OptimizerFrame::set_progress(const Gro
         as_chosen = group.takes(progress) && as_chosen;
         ++behind;
     });
-    if (!as_chosen) { require_not_captured(where); }
+    if (!as_chosen && groups_->captured()) {
+        refuse_use(where,
+                   "load: parameters of one group have taken different numbers of steps, "
+                   "for which the optimizer makes its tables anew, "
+                   "and a graph has captured a step with the old ones: make a new optimizer before");
+    }
     if (change == Change::check) { return behind; }
     if (as_chosen) {
         for_each([](auto& /*state*/, auto& group, auto& table, const GroupProgress& progress) {
@@ -160,14 +162,6 @@ SHARDKIT_CORE_INLINE const GroupProgress* OptimizerFrame::set_progress(const Gro
     make_tables(where);
     return behind;
 }
-SHARDKIT_CORE_INLINE void OptimizerFrame::require_not_captured(SourceLocation where) {
-    if (!groups_->captured()) { return; }
-    refuse_use(where,
-               "load: parameters of one group have taken different numbers of steps, "
-               "for which the optimizer makes its tables anew, "
-               "and a graph has captured a step with the old ones: make a new optimizer before");
-}
-
 SHARDKIT_CORE_INLINE const AnyOptions& OptimizerFrame::options(SourceLocation where) const {
     require_here(where);
     return numbers_->options();
@@ -207,41 +201,38 @@ SHARDKIT_CORE_INLINE std::size_t OptimizerFrame::bytes_beside_states(SourceLocat
 [[gnu::cold]] SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
                                                                   std::vector<ParamGroup> param_groups,
                                                                   SourceLocation where,
-                                                                  Owned<OptimizerGroups>&& groups)
+                                                                  Owned<spi::UpdateRunner>&& runner,
+                                                                  Owned<spi::UpdateRunner>&& in_double)
     : Optimizer(model),
-      numbers_(new OptimizerNumbers(options, std::move(param_groups), narrowest_arithmetic(model, where), where)),
-      groups_(std::move(groups)) {
+      numbers_(new OptimizerNumbers(rank_of(model, where), options, std::move(param_groups),
+                                    narrowest_arithmetic(model, where), where)),
+      groups_(new OptimizerGroups(std::move(runner), std::move(in_double))) {
     require_matches(model, numbers_->param_groups(), where);
-    auto& rank = detail::rank_of(model, where);
     std::set<std::string_view> paths;
     for (Group& group : spi::groups(model, where)) {
         if (!paths.insert(group.path()).second) {
             throw_invalid_argument(where, "optimizer: two groups have the path '", group.path(), "'");
         }
-        numbers_->add_group(rank, group.geometry(), where);
-        groups_->add(group, options, numbers_->param_groups(), where);
-    }
-    numbers_->begin(rank);
-    make_tables(where);
-    for_each_group(
-        [this](auto& state, auto& group, auto& /*table*/) {
-            for (std::size_t p = 0; p < group.updated().size(); ++p) {
-                const PlacedParameter& parameter = state.geometry().parameters[p];
-                if (state.trainable() && !parameter.frozen && !group.updates(p)) {
-                    leave(concat(state.path(), ".", parameter.name));
-                }
+        numbers_->add_group(group.geometry(), where);
+        const GroupOptimizer& its = groups_->add(group, options, numbers_->param_groups(), where);
+        for (std::size_t p = 0; p < its.updated().size(); ++p) {
+            const PlacedParameter& parameter = group.geometry().parameters[p];
+            if (group.trainable() && !parameter.frozen && !its.updates(p)) {
+                leave(concat(group.path(), ".", parameter.name));
             }
-        },
-        where);
+        }
+    }
+    make_tables(where);
 }
 
 [[gnu::cold]] SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(const Model& model, const AnyOptions& options,
                                                                   std::vector<ParamGroup> param_groups,
                                                                   SourceLocation where)
     : OptimizerFrame(model, options, std::move(param_groups), where,
-                     Owned<OptimizerGroups>(new OptimizerGroups(OptimizerGroups::Runner(
-                         host_reads(rank_of(model, where).compute_stream()) ? new AnyLaunches
-                                                                            : on_device(where).make_launches())))) {}
+                     Owned<spi::UpdateRunner>(host_reads(rank_of(model, where).compute_stream())
+                                                  ? new AnyLaunches
+                                                  : on_device(where).make_launches()),
+                     {}) {}
 SHARDKIT_CORE_INLINE OptimizerFrame::OptimizerFrame(OptimizerFrame&&) noexcept = default;
 SHARDKIT_CORE_INLINE OptimizerFrame& OptimizerFrame::operator=(OptimizerFrame&&) noexcept = default;
 SHARDKIT_CORE_INLINE OptimizerFrame::~OptimizerFrame() = default;

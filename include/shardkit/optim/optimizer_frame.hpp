@@ -19,6 +19,10 @@ struct GroupProgress;
 struct StatedStep;
 }  // namespace shardkit::detail
 
+namespace shardkit::spi SHARDKIT_CHECKED_BUILD {
+class UpdateRunner;
+}
+
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {
 /// Whether a change is made, or only refused where it cannot be.
 enum class Change : std::uint8_t { check, make };
@@ -54,9 +58,9 @@ class OptimizerFrame : public Optimizer {
     void set_param_groups(std::vector<ParamGroup> param_groups, SourceLocation where = SourceLocation::current());
 
   protected:
-    /// @param groups  what is to have the model's groups
+    /// @param in_double  of groups that are updated in fp64, where others have a runner of their own
     OptimizerFrame(const Model& model, const AnyOptions& options, std::vector<ParamGroup> param_groups,
-                   SourceLocation where, Owned<OptimizerGroups>&& groups);
+                   SourceLocation where, Owned<spi::UpdateRunner>&& runner, Owned<spi::UpdateRunner>&& in_double);
     /// The bytes of this rank's buffers beside states.
     std::size_t bytes_beside_states(SourceLocation where) const;
 
@@ -82,11 +86,8 @@ class OptimizerFrame : public Optimizer {
     std::uint64_t choices(std::size_t number) const noexcept override;
     List<OptimizerFrame*> parts() override;
     OptimizerFrame& alone(std::string_view verb, SourceLocation where) override;
-    /// Which parameters of a group it updates.
-    const List<char>& updated(const Group& group);
     /// See OptimizerContents. @returns what is behind the progress of its groups
     const GroupProgress* set_progress(const GroupProgress* of_groups, Change change, SourceLocation where);
-    void require_not_captured(SourceLocation where);
 
     Owned<OptimizerNumbers> numbers_;
     Owned<OptimizerGroups> groups_;

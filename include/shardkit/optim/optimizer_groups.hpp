@@ -31,21 +31,21 @@ class OptimizerGroups : NotCopied {
   public:
     using Group = GroupOptimizer;
     using State = detail::Group;
-    using Runner = Owned<spi::UpdateRunner>;
 
     /// `in_double`: of groups that are updated in fp64, where others have a runner of their own.
-    explicit OptimizerGroups(Runner&& runner, Runner&& in_double = {})
+    OptimizerGroups(Owned<spi::UpdateRunner>&& runner, Owned<spi::UpdateRunner>&& in_double)
         : runner_(std::move(runner)), in_double_(std::move(in_double)) {}
 
     /// One more group, in the model's order.
-    void add(State& state, const AnyOptions& options, std::span<const ParamGroup> param_groups,
-             SourceLocation where) {
+    const Group& add(State& state, const AnyOptions& options, std::span<const ParamGroup> param_groups,
+                     SourceLocation where) {
         Group& group = groups_.emplace_back(state.rank(), state.geometry(), options, param_groups, where);
         group.choose(state.rank(), state.geometry(), param_groups, nullptr, table());
         numbers_[state.identity()] = groups_.size() - 1;
         for (std::size_t p = 0; p < group.updated().size(); ++p) {
             if (group.updates(p)) { state.torn().end_states(p); }
         }
+        return group;
     }
     /// Begins the table anew, into which `choose` takes all groups again, in order, each as far as `progress` says.
     void restart() {
@@ -138,8 +138,8 @@ class OptimizerGroups : NotCopied {
     std::map<std::uint64_t, std::size_t> numbers_;  // of them, by identity
     std::size_t next_ = 0;                          // of the groups, in a walk
     // Their ends wait for the kernels that use what the groups have.
-    Runner runner_;
-    Runner in_double_;
+    Owned<spi::UpdateRunner> runner_;
+    Owned<spi::UpdateRunner> in_double_;
 };
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

@@ -120,34 +120,31 @@ class OptimizerNumbers {
   public:
     /// @param arithmetic  the narrowest that updates elements
     /// @throws std::invalid_argument for hyper-parameters out of range
-    [[gnu::cold]] OptimizerNumbers(const AnyOptions& options, std::vector<ParamGroup> param_groups,
+    [[gnu::cold]] OptimizerNumbers(Rank& rank, const AnyOptions& options, std::vector<ParamGroup> param_groups,
                                    ElementType arithmetic, SourceLocation where)
         : options_(options),
           arithmetic_(arithmetic),
           given_rate_(options.learning_rate),
+          rank_(&rank),
           param_groups_(std::move(param_groups)) {
         for (const ParamGroup& group : param_groups_) { validate(group, where); }
         require_options(options, this->param_groups(), where);
+        // Here, so that the first step allocates nothing but the norm's buffers.
+        static_cast<void>(rank.kept<NormMemory>());
+        const auto chosen = chosen_options(options, this->param_groups(), where);
+        engine_options_ = {rank, chosen.data(), chosen.size()};
+        scalars_ = EngineTable<StepScalars>(rank, StepScalars{});
     }
 
     /// Adds one more group.
-    void add_group(Rank& rank, const GroupGeometry& group, SourceLocation where) {
+    void add_group(const GroupGeometry& group, SourceLocation where) {
         choices_.emplace_back();
-        StatementBook* const book = rank.world_size() > 1 ? book_of(rank.world()) : nullptr;
-        if (book == nullptr) { return; }
-        if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements(options_, where)); }
+        StatementBook* const its = rank_->world_size() > 1 ? book() : nullptr;
+        if (its == nullptr) { return; }
+        if (stated_ == nullptr) { stated_ = its->keep(optimizer_statements(options_, where)); }
         if (!param_groups_.empty()) {
-            choices_.back() = book->keep(param_group_statements(group, param_groups(), where));
+            choices_.back() = its->keep(param_group_statements(group, param_groups(), where));
         }
-    }
-    /// Takes the engine's memory, once there are all groups.
-    [[gnu::cold]] void begin(Rank& rank) {
-        rank_ = &rank;
-        // Here, so that the first step allocates nothing but the norm's buffers.
-        static_cast<void>(rank.kept<NormMemory>());
-        const auto chosen = chosen_options(options_, param_groups(), SourceLocation{});
-        engine_options_ = {rank, chosen.data(), chosen.size()};
-        scalars_ = EngineTable<StepScalars>(rank, StepScalars{});
     }
     const AnyOptions& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
@@ -278,7 +275,7 @@ class OptimizerNumbers {
     AnyOptions options_;
     ElementType arithmetic_;
     double given_rate_;
-    Rank* rank_ = nullptr;
+    Rank* rank_;
     std::vector<ParamGroup> param_groups_;
     StatementsHandle stated_;         // of the options
     List<StatementsHandle> choices_;  // of each group

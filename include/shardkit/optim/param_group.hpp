@@ -26,15 +26,11 @@ void for_each_own(const ParamGroup& group, const F& f) {
     f("epsilon", group.epsilon, [](auto& options) -> decltype((options.epsilon)) { return options.epsilon; });
     f("momentum", group.momentum, [](auto& options) -> decltype((options.momentum)) { return options.momentum; });
 }
-/// Whether steps count otherwise for it than for the rest: what a running product is of may be its own.
-inline bool counts_by_itself(const ParamGroup& group) {
-    bool own = false;
-    for_each_own(group, [&](auto, const auto& given, auto) { own = own || given; });
-    return own;
-}
 /// Whether it gives any hyper-parameter.
 inline bool has_values(const ParamGroup& group) {
-    return group.learning_rate_scale != 1 || group.weight_decay || counts_by_itself(group);
+    bool any = group.learning_rate_scale != 1 || group.weight_decay;
+    for_each_own(group, [&](auto, const auto& given, auto) { any = any || given; });
+    return any;
 }
 
 }  // namespace detail
