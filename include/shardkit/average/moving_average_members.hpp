@@ -133,10 +133,8 @@ class AverageUpdates {
     void for_each_pair(const F& f, SourceLocation where) {
         std::vector<Group*> sources;
         for (Group& group : spi::groups(of_, where)) { sources.push_back(&group); }
-        if (sources.size() != average_.size()) {
-            throw_invalid_argument(where, "MovingAverage: the average has ", average_.size(), " groups, the model ",
-                                   sources.size(), "; expected one for each");
-        }
+        require_argument(sources.size() == average_.size(), where, "MovingAverage: the average has ", average_.size(),
+                         " groups, the model ", sources.size(), "; expected one for each");
         std::size_t next = 0;
         for (Group& to : spi::groups(average_, where)) { f(to, *sources[next++]); }
     }
@@ -205,41 +203,31 @@ class AverageUpdates {
         for (std::size_t p = 0; same && p < a.parameters.size(); ++p) {
             same = a.parameters[p].shape == b.parameters[p].shape && a.parameters[p].range == b.parameters[p].range;
         }
-        if (!same) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path,
-                                   "' has or updates other elements on this rank than '", b.path,
-                                   "': ", a.updated.begin, " to ", a.updated.end, " of ", a.buffer_numel, ", and ",
-                                   b.updated.begin, " to ", b.updated.end, " of ", b.buffer_numel,
-                                   "; expected the same parameters, a policy that shards optimizers alike, and a "
-                                   "Precision with as narrow an element");
-        }
+        require_argument(same, where, "MovingAverage: '", a.path,
+                         "' has or updates other elements on this rank than '", b.path, "': ", a.updated.begin,
+                         " to ", a.updated.end, " of ", a.buffer_numel, ", and ", b.updated.begin, " to ",
+                         b.updated.end, " of ", b.buffer_numel,
+                         "; expected the same parameters, a policy that shards optimizers alike, and a "
+                         "Precision with as narrow an element");
         for (const PlacedParameter& p : a.parameters) {
-            if (p.frozen || a.sizes.codes.gathered) { continue; }  // of codes none can be frozen whole
-            throw_invalid_argument(where, "MovingAverage: '", a.path, ".", p.name,
-                                   "' is not frozen, and its group would hold gradients of an average; expected "
-                                   "Options::frozen with all parameters");
+            // Of codes none can be frozen whole.
+            require_argument(p.frozen || a.sizes.codes.gathered, where, "MovingAverage: '", a.path, ".", p.name,
+                             "' is not frozen, and its group would hold gradients of an average; expected "
+                             "Options::frozen with all parameters");
         }
-        if (!a.table.gathers && a.updated.size() != a.buffer_numel) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path,
-                                   "' is frozen, and its policy gathers no parameters "
-                                   "of such a group; expected FullShard");
-        }
-        if (a.splits_master()) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path,
-                                   "' splits its masters, expected MasterWeights::kept for the average");
-        }
+        require_argument(a.table.gathers || a.updated.size() == a.buffer_numel, where, "MovingAverage: '", a.path,
+                         "' is frozen, and its policy gathers no parameters "
+                         "of such a group; expected FullShard");
+        require_argument(!a.splits_master(), where, "MovingAverage: '", a.path,
+                         "' splits its masters, expected MasterWeights::kept for the average");
         const Elements averages(to);
         const Elements values(from);
-        if (size_of(averages.stored.type()) < sizeof(float)) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path, "' keeps averages in ",
-                                   name(averages.stored.type()),
-                                   ", in which what an update adds is lost; expected fp32 elements or masters");
-        }
-        if (averages.types.arithmetic != values.types.arithmetic) {
-            throw_invalid_argument(where, "MovingAverage: '", a.path, "' is updated in ",
-                                   name(averages.types.arithmetic), ", and '", b.path, "' in ",
-                                   name(values.types.arithmetic), "; expected masters of one arithmetic type");
-        }
+        require_argument(size_of(averages.stored.type()) >= sizeof(float), where, "MovingAverage: '", a.path,
+                         "' keeps averages in ", name(averages.stored.type()),
+                         ", in which what an update adds is lost; expected fp32 elements or masters");
+        require_argument(averages.types.arithmetic == values.types.arithmetic, where, "MovingAverage: '", a.path,
+                         "' is updated in ", name(averages.types.arithmetic), ", and '", b.path, "' in ",
+                         name(values.types.arithmetic), "; expected masters of one arithmetic type");
     }
 
     /// The elements that a rank updates of a group, in memory `joined` where it splits its masters.

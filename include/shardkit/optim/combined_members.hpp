@@ -57,10 +57,8 @@ struct CombinedParts {
                 std::size_t n = 0;
                 for (const Group& group : spi::groups(frame->model(), where)) {
                     const auto found = numbers.find(group.identity());
-                    if (found == numbers.end()) {
-                        throw_invalid_argument(where, "CombinedOptimizer: '", group.path(), "' of part ", p,
-                                               " is no group of the model");
-                    }
+                    require_argument(found != numbers.end(), where, "CombinedOptimizer: '", group.path(),
+                                     "' of part ", p, " is no group of the model");
                     const List<char>& its = frame->groups_->group_of(group).updated();
                     for (std::size_t i = 0; i < its.size(); ++i) {
                         if (its[i] == 0) { continue; }

@@ -210,9 +210,8 @@ SHARDKIT_CORE_INLINE std::size_t OptimizerFrame::bytes_beside_states(SourceLocat
     require_matches(model, numbers_->param_groups(), where);
     std::set<std::string_view> paths;
     for (Group& group : spi::groups(model, where)) {
-        if (!paths.insert(group.path()).second) {
-            throw_invalid_argument(where, "optimizer: two groups have the path '", group.path(), "'");
-        }
+        require_argument(paths.insert(group.path()).second, where, "optimizer: two groups have the path '",
+                         group.path(), "'");
         numbers_->add_group(group.geometry(), where);
         const GroupOptimizer& its = groups_->add(group, options, numbers_->param_groups(), where);
         for (std::size_t p = 0; p < its.updated().size(); ++p) {

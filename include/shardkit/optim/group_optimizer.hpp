@@ -80,11 +80,10 @@ class GroupOptimizer {
             throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
                                           ", a number of states that Rule::Update does not take"));
         }
-        if (kind_.format != StateFormat::full && group.arithmetic() == ElementType::fp64) {
-            throw_invalid_argument(where, "optimizer: '", group.path,
-                                   "' has a master of fp64, and states in bf16 or in blocks of 8 bits are those of "
-                                   "updates in fp32; expected StateFormat::full");
-        }
+        require_argument(kind_.format == StateFormat::full || group.arithmetic() != ElementType::fp64, where,
+                         "optimizer: '", group.path,
+                         "' has a master of fp64, and states in bf16 or in blocks of 8 bits are those of "
+                         "updates in fp32; expected StateFormat::full");
         if (kind_.require != nullptr) { kind_.require(group, updated_, where); }
         Fnv seed;
         seed.add(group.path);

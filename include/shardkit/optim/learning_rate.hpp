@@ -45,19 +45,15 @@ constexpr void validate(const LearningRate& rate, SourceLocation where = SourceL
     detail::validate_number("LearningRate", "first", rate.first, rules::not_negative, where);
     detail::validate_number("LearningRate", "last", rate.last, rules::not_negative, where);
     const bool ends = rate.decay == Decay::linear || rate.decay == Decay::cosine;
-    if (ends && rate.steps <= rate.warm_up) {
-        throw_invalid_argument(where, "LearningRate: steps is ", rate.steps, ", expected more than the warm_up, ",
-                               rate.warm_up);
-    }
+    require_argument(!ends || rate.steps > rate.warm_up, where, "LearningRate: steps is ", rate.steps,
+                     ", expected more than the warm_up, ", rate.warm_up);
     if (!ends && (rate.steps != 0 || rate.last != 0)) {
         throw_invalid_argument(where, "LearningRate: steps is ", rate.steps, " and last ",
                                detail::number_text(rate.last),
                                ", expected none of a decay that has no end: Decay::linear or cosine have one");
     }
-    if (rate.decay == Decay::inverse_root && rate.warm_up == 0) {
-        throw_invalid_argument(where,
-                               "LearningRate: warm_up is 0, expected at least 1 step with Decay::inverse_root");
-    }
+    require_argument(rate.decay != Decay::inverse_root || rate.warm_up > 0, where,
+                     "LearningRate: warm_up is 0, expected at least 1 step with Decay::inverse_root");
 }
 
 constexpr double LearningRate::operator()(std::uint64_t step, SourceLocation where) const {

@@ -44,10 +44,8 @@ inline void validate(const ParamGroup& group, SourceLocation where) {
         detail::validate_number("ParamGroup", "weight_decay", *group.weight_decay, rules::not_negative, where);
     }
     if (!group.matches) { throw_invalid_argument(where, "ParamGroup: matches is empty, expected a function"); }
-    if (group.updated_by == UpdatedBy::another && detail::has_values(group)) {
-        throw_invalid_argument(
-            where, "ParamGroup: hyper-parameters are given for parameters that another optimizer updates");
-    }
+    require_argument(group.updated_by == UpdatedBy::own || !detail::has_values(group), where,
+                     "ParamGroup: hyper-parameters are given for parameters that another optimizer updates");
 }
 
 namespace detail {

@@ -95,9 +95,8 @@ inline void validate(const SgdOptions& options, SourceLocation where = SourceLoc
         throw_invalid_argument(where, "SGD: momentum is ", detail::number_text(options.momentum),
                                " with Momentum::none, expected 0, or Momentum::classical or nesterov");
     }
-    if (options.rule == Momentum::nesterov && options.momentum == 0) {
-        throw_invalid_argument(where, "SGD: momentum is 0 with Momentum::nesterov, expected a finite number > 0");
-    }
+    require_argument(options.rule != Momentum::nesterov || options.momentum != 0, where,
+                     "SGD: momentum is 0 with Momentum::nesterov, expected a finite number > 0");
 }
 
 }  // namespace shardkit
