@@ -175,12 +175,22 @@ class Group : NotCopied {
     /// Checks with the schedule that is followed that `first`, the act that a norm or an update begins with, comes
     /// next.
     /// @returns false for a frozen or skipped group, which a step leaves as it is
-    bool expect_update(Act first, SourceLocation where) const;
+    bool expect_update(Act first, SourceLocation where) const {
+        if (!trainable() || step_.skipped()) { return false; }
+        observed_.expect(first, where, first == Act::norm ? "global_norm" : "step");
+        return true;
+    }
     /// Informs the recorder or follower that the group's update begins.
-    void announce_update(SourceLocation where) const;
+    void announce_update(SourceLocation where) const {
+        if (trainable() && !step_.skipped()) { observed_.before(Act::update, where); }
+    }
     /// Informs the recorder or follower that the update was given to the compute stream, and adds the update to what
     /// ranks compare in the group's next calls. Does nothing for a frozen or skipped group.
-    void end_update(StatementHash step, StatementHash choices, SourceLocation where);
+    void end_update(StatementHash step, StatementHash choices, SourceLocation where) {
+        if (!trainable() || step_.skipped()) { return; }
+        statements_.add_update(step, choices);
+        observed_.after(Act::update, where);
+    }
 
     /// All parameters are torn until they are written.
     void begin_initialize(SourceLocation where) {
@@ -244,7 +254,15 @@ class Group : NotCopied {
 
     /// Checks that the user's values have the parameter's size and lie in host memory.
     void check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
-                     std::span<const std::byte> memory, SourceLocation where) const;
+                     std::span<const std::byte> memory, SourceLocation where) const {
+        const std::size_t expected = geometry_.parameters[parameter].shape.numel();
+        const std::string what =
+            concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
+        if (given != expected) {
+            throw_invalid_argument(where, what, " with ", given, " elements, expected ", expected);
+        }
+        rank_.require_host_memory(memory.data(), memory.size(), what, where);
+    }
 
     std::size_t open_windows() const noexcept { return parameters_.windows(); }
     /// Opens a window. Its gather runs until `use_window`.
@@ -368,48 +386,22 @@ class Group : NotCopied {
     }
     /// Makes the digests of adopted memory as it is now, which ranks compare.
     void digest_adopted();
-    [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
+    [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const {
+        throw_usage_error(where, "'", path(), "': ", verb, "() outside of an accumulation: ",
+                          accumulation_ == 0 ? "it is not one of this accumulation's groups"
+                                             : "this group is in another accumulation, which has not ended");
+    }
     /// Returns for each Over whether several of these ranks hold the same values.
-    static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators& ranks) noexcept;
+    static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators& ranks) noexcept {
+        const Extent at_rest = group.table.find(Role::parameters)->extent;
+        const bool whole = at_rest == Extent::full;
+        return {whole && ranks.shards.size() > 1, at_rest != Extent::piece && ranks.replicas.size() > 1,
+                whole && ranks.data.size() > 1, false};
+    }
 
     std::uint64_t identity_ = new_identity();
     std::shared_ptr<void> life_ = std::make_shared<char>();
 };
-
-inline void Group::refuse_accumulation(std::string_view verb, SourceLocation where) const {
-    throw_usage_error(where, "'", path(), "': ", verb, "() outside of an accumulation: ",
-                      accumulation_ == 0 ? "it is not one of this accumulation's groups"
-                                         : "this group is in another accumulation, which has not ended");
-}
-
-inline bool Group::expect_update(Act first, SourceLocation where) const {
-    if (!trainable() || step_.skipped()) { return false; }
-    observed_.expect(first, where, first == Act::norm ? "global_norm" : "step");
-    return true;
-}
-inline void Group::announce_update(SourceLocation where) const {
-    if (trainable() && !step_.skipped()) { observed_.before(Act::update, where); }
-}
-inline void Group::end_update(StatementHash step, StatementHash choices, SourceLocation where) {
-    if (!trainable() || step_.skipped()) { return; }
-    statements_.add_update(step, choices);
-    observed_.after(Act::update, where);
-}
-
-inline void Group::check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
-                               std::span<const std::byte> memory, SourceLocation where) const {
-    const std::size_t expected = geometry_.parameters[parameter].shape.numel();
-    const std::string what = concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
-    if (given != expected) { throw_invalid_argument(where, what, " with ", given, " elements, expected ", expected); }
-    rank_.require_host_memory(memory.data(), memory.size(), what, where);
-}
-
-inline std::array<bool, 4> Group::replicas(const GroupGeometry& group, const GroupCommunicators& ranks) noexcept {
-    const Extent at_rest = group.table.find(Role::parameters)->extent;
-    const bool whole = at_rest == Extent::full;
-    return {whole && ranks.shards.size() > 1, at_rest != Extent::piece && ranks.replicas.size() > 1,
-            whole && ranks.data.size() > 1, false};
-}
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
 
