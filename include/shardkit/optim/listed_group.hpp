@@ -47,7 +47,7 @@ inline AnyUpdateWork work_at_rest(const TrainedGroup& each, const AnyRuleUpdate*
         .rounds = rounding.has_value(),
         .master = master.data(),
         .gathered = keeps_master ? gathered.data() : nullptr,
-        .rest = parameters.rest().data(),
+        .rest = static_cast<std::uint16_t*>(parameters.halves().data()),
         .scales = keeps_master ? parameters.updated_scales().data() : nullptr,
         .seed = rounding ? rounding->seed : 0,
         .state_seed = each.group->state_seed(),

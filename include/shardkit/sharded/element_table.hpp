@@ -7,18 +7,26 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/host/reducer.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/split_float.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/kernels/norm_sum.hpp>
+#include <shardkit/machine/step_machine.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/stored_elements.hpp>
 #include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/coded_parameters.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/host_conversions.hpp>
@@ -217,5 +225,27 @@ constexpr ElementTable element_table_of() {
 /// The table of a precision.
 template <class Precision>
 inline constexpr ElementTable element_table = element_table_of<Precision>();
+
+/// What both stores of a group use of it.
+struct StoreParts {
+    using Buffer = HostBuffer<std::uint8_t>;
+
+    Rank* rank_;
+    const GroupGeometry* geometry_;
+    const ElementTable* elements_;
+    GroupStatements* statements_;
+    GroupStep* step_;
+    GroupCommunicators comms_;
+
+    const engine::CallSubject* subject(std::string_view what) const {
+        return subject_of(comms_.data, concat("'", geometry_->path, "' ", what));
+    }
+    Buffer buffer(std::string_view what, std::size_t bytes, bool offloaded = false) const {
+        return group_buffer<std::uint8_t>(*rank_, geometry_->path, what, bytes, offloaded);
+    }
+    SlotLease lease(SlotPurpose purpose, std::size_t bytes) const {
+        return group_lease(*rank_, *geometry_, purpose, bytes);
+    }
+};
 
 }  // namespace shardkit::detail SHARDKIT_BUILD

@@ -24,34 +24,22 @@ namespace shardkit::detail SHARDKIT_BUILD {
 
 /// The gradients of a group on one rank, from the full buffer that a backward pass adds to, to the reduced values.
 /// Makes the reductions that the placement table lists; the divisor is applied elsewhere.
-class GradientStore {
+class GradientStore : StoreParts {
   public:
-    using Buffer = HostBuffer<std::uint8_t>;
     using Sums = ElementTable::Sums;
 
     /// `adopted` is the user's own full gradient buffer, or empty where the library allocates it.
-    GradientStore(Rank& rank, const GroupGeometry& geometry, const ElementTable& elements,
-                  const GroupCommunicators& communicators, GroupStatements& statements, GroupStep& step,
-                  const StoredElements& adopted)
-        : rank_(&rank),
-          geometry_(&geometry),
-          elements_(&elements),
-          statements_(&statements),
-          step_(&step),
-          comms_(communicators),
-          subject_(subject_of(comms_.data, concat("'", geometry.path, "' gradients"))),
-          full_(adopted.data()) {
+    GradientStore(const StoreParts& of, const StoredElements& adopted)
+        : StoreParts(of), subject_(subject("gradients")), full_(adopted.data()) {
+        const GroupGeometry& geometry = *geometry_;
         const GroupRows& table = geometry.table;
         if (table.find(Role::gradients) == nullptr) { return; }
         const IndexRange held = reduced_range();
         tp_sum_ = relative_to(intersect(held, geometry.tp_sum), held.begin);
         zeroed_ = zeroed_ranges(geometry);
         const std::size_t sum = geometry.sizes.reduction;
-        const auto buffer = [&](std::string_view what, std::size_t bytes) {
-            return group_buffer<std::uint8_t>(rank, geometry.path, what, bytes);
-        };
         if (table.gradient_bytes > 0) {
-            lease_ = group_lease(rank, geometry, SlotPurpose::gradient, table.gradient_bytes);
+            lease_ = lease(SlotPurpose::gradient, table.gradient_bytes);
         } else if (adopted.empty()) {
             full_memory_ = buffer("full gradients", bottom().size() * geometry.sizes.gradient);
             full_ = full_memory_.data();
@@ -59,7 +47,7 @@ class GradientStore {
         if (const BufferRow* const reduced = table.find(Role::reduced); reduced != nullptr) {
             reduces_beside_ = true;
             if (table.reduced_bytes > 0) {
-                sums_ = group_lease(rank, geometry, SlotPurpose::sums, table.reduced_bytes);
+                sums_ = lease(SlotPurpose::sums, table.reduced_bytes);
             } else {
                 reduced_memory_ = buffer("reduced gradients", geometry.range(reduced->extent).size() * sum);
             }
@@ -283,7 +271,7 @@ class GradientStore {
     StoredElements borrowed_addend(SourceLocation where) {
         if (placed_addend_ != nullptr) { return addend(); }
         if (!addend_joined_) {
-            addend_ = group_lease(*rank_, *geometry_, SlotPurpose::reduce, geometry_->table.addend_bytes);
+            addend_ = lease(SlotPurpose::reduce, geometry_->table.addend_bytes);
             addend_joined_ = true;
         }
         addend_.acquire(geometry_->path, where);  // its last use was in this stream
@@ -330,12 +318,6 @@ class GradientStore {
             .subspan(number * subtotal_numel_, subtotal_numel_);
     }
 
-    Rank* rank_;
-    const GroupGeometry* geometry_;
-    const ElementTable* elements_;
-    GroupStatements* statements_;
-    GroupStep* step_;
-    GroupCommunicators comms_;
     const engine::CallSubject* subject_;  // subject of the reductions
     void* full_ = nullptr;
     void* placed_ = nullptr;  // chosen by a schedule; else null

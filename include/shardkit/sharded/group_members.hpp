@@ -21,8 +21,8 @@ inline Group::Group(Rank& rank, PlacedGroup&& placed, const ElementTable& elemen
                   subject_of(rank.world(), concat("'", geometry_.path, "'")), geometry_, replicas(geometry_, comms_)),
       step_(geometry_.table),
       elements_(&elements),
-      parameters_(rank, geometry_, elements, comms_, statements_, step_.group(), adopted.parameters),
-      gradients_(rank, geometry_, elements, comms_, statements_, step_.group(), adopted.gradients) {
+      parameters_({&rank, &geometry_, &elements, &statements_, &step_.group(), comms_}, adopted.parameters),
+      gradients_({&rank, &geometry_, &elements, &statements_, &step_.group(), comms_}, adopted.gradients) {
     list_segments();
     if (statements_.compares_values() && !adopted.parameters.empty()) {
         statements_.before_next([this] { digest_adopted(); });

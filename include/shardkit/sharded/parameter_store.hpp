@@ -13,7 +13,6 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/machine/step_machine.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/element_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
@@ -29,49 +28,35 @@ namespace shardkit::detail SHARDKIT_BUILD {
 /// whether the full copy is stale. The optimizer writes `gather_source` and the next all-gather sends it, without a
 /// copy in between. Codes are begun by the update, or by the first gather after any other write of the masters, which
 /// also finishes them: so their scales always belong to them.
-class ParameterStore {
+class ParameterStore : StoreParts {
   public:
-    using Buffer = HostBuffer<std::uint8_t>;
-
     /// `adopted` is the user's own full buffer, or empty where the library allocates it.
-    ParameterStore(Rank& rank, const GroupGeometry& geometry, const ElementTable& elements,
-                   const GroupCommunicators& communicators, GroupStatements& statements, GroupStep& step,
-                   const StoredElements& adopted)
-        : rank_(&rank),
-          geometry_(&geometry),
-          elements_(&elements),
-          statements_(&statements),
-          step_(&step),
-          comms_(communicators),
-          subject_(subject_of(comms_.data, concat("'", geometry.path, "' parameters"))),
-          full_(adopted.data()) {
+    ParameterStore(const StoreParts& of, const StoredElements& adopted)
+        : StoreParts(of), subject_(subject("parameters")), full_(adopted.data()) {
+        const GroupGeometry& geometry = *geometry_;
+        const std::size_t size = geometry.sizes.gather;
         gathers_beside_ = geometry.table.find(Role::gathered) != nullptr;
-        const auto buffer = [&](std::string_view what, std::size_t numel) {
-            return group_buffer<std::uint8_t>(rank, geometry.path, what, numel * geometry.sizes.gather);
-        };
         if (leases_full()) {
-            lease_ = group_lease(rank, geometry, SlotPurpose::gather, full_numel() * geometry.sizes.gather);
+            lease_ = lease(SlotPurpose::gather, full_numel() * size);
         } else if (adopted.empty()) {
-            full_memory_ = buffer("full parameters", full_numel());
+            full_memory_ = buffer("full parameters", full_numel() * size);
             full_ = full_memory_.data();
         }
-        if (gathers_beside_) { shard_ = buffer("parameter shard", resting_range().size()); }
+        if (gathers_beside_) { shard_ = buffer("parameter shard", resting_range().size() * size); }
         if (geometry.table.find(Role::secondary) != nullptr) {
-            secondary_ = buffer("secondary shard", geometry.own.size());
+            secondary_ = buffer("secondary shard", geometry.own.size() * size);
         }
         if (coded()) {
             const Extent extent = gathers_beside_ ? Extent::shard : Extent::full;
             scales_ =
-                group_buffer<float>(rank, geometry.path, "scales", geometry.scale_bytes(extent) / sizeof(float));
+                group_buffer<float>(*rank_, geometry.path, "scales", geometry.scale_bytes(extent) / sizeof(float));
         }
         if (geometry.splits_master()) {
-            rest_ = group_buffer<std::uint8_t>(rank, geometry.path, "halves of master weights",
-                                               geometry.updated.size() * sizeof(std::uint16_t), geometry.offloads());
+            rest_ = buffer("halves of master weights", geometry.updated.size() * sizeof(std::uint16_t),
+                           geometry.offloads());
         } else if (geometry.keeps_master()) {
-            master_ =
-                group_buffer<std::uint8_t>(rank, geometry.path, "master weights",
-                                           geometry.updated.size() * geometry.sizes.master, geometry.offloads());
-            if (!adopted.empty()) { elements.to_masters(rank.compute_stream(), gather_source(), master()); }
+            master_ = buffer("master weights", geometry.updated.size() * geometry.sizes.master, geometry.offloads());
+            if (!adopted.empty()) { elements_->to_masters(rank_->compute_stream(), gather_source(), master()); }
         }
     }
 
@@ -130,7 +115,7 @@ class ParameterStore {
     void refresh(SourceLocation where) {
         if (!is_stale()) { return; }
         // A graph may run behind other writes than those that the host saw before it.
-        if (captures_.hides(capture())) { step_->coded = step_->begun = false; }
+        if (captured()) { step_->coded = step_->begun = false; }
         const Applied gathered = apply_act(*step_, Act::gather, geometry_->table);
         step_->begun = false;  // even where this fails: codes take the place of what was begun
         try {
@@ -142,15 +127,14 @@ class ParameterStore {
             throw;
         }
         *step_ = gathered.next;
-        captures_.gathered(capture());
+        gathered_in_ = capture();
     }
     /// Opens a window whose memory belongs to the group, where it would otherwise lease a slot, until the last window
     /// ends. So all groups of a model can be open at once.
     /// @throws MemoryError when there is no memory
     void summon(SourceLocation where) {
         if (leases_full() && full_ == nullptr) {
-            summoned_ = group_buffer<std::uint8_t>(*rank_, geometry_->path, "summoned parameters",
-                                                   full_numel() * geometry_->sizes.gather);
+            summoned_ = buffer("summoned parameters", full_numel() * geometry_->sizes.gather);
             full_ = summoned_.data();
         }
         open(Gathers::when_stale, where);
@@ -176,7 +160,7 @@ class ParameterStore {
         ++generation_;
         // With updates in graphs, the next window may gather without an update before it: the gather then waits for
         // this event.
-        if (captures_.update_captured()) { updated_ = rank_->compute_stream().record(); }
+        if (update_captured_) { updated_ = rank_->compute_stream().record(); }
         if (closed.gives_back && !held_) { release(); }
     }
 
@@ -200,23 +184,19 @@ class ParameterStore {
     /// Returns the elements `geometry.updated` in the master type; empty where the group keeps no master weights.
     StoredElements master() const noexcept { return {master_.span(), elements_->master}; }
     /// Returns the lower halves of split master weights, of the elements `geometry.updated`; the upper ones are
-    /// `gather_source`. Empty where the group splits none.
-    std::span<std::uint16_t> rest() const noexcept {
-        const std::span<std::uint8_t> bytes = rest_.span();
-        return {reinterpret_cast<std::uint16_t*>(bytes.data()), bytes.size() / sizeof(std::uint16_t)};
-    }
-    /// Returns the same as elements of as many bytes.
+    /// `gather_source`. As elements of as many bytes; empty where the group splits none.
     StoredElements halves() const noexcept { return {rest_.span(), elements_->gather}; }
     /// Returns what lies in this rank's memory between steps: `resting_range` of the flat buffer.
     StoredElements resting() const noexcept {
         return gathers_beside_ ? StoredElements(shard_.span(), elements_->gather) : full();
     }
-    Extent resting_extent() const noexcept { return geometry_->table.find(Role::parameters)->extent; }
-    IndexRange resting_range() const noexcept { return geometry_->range(resting_extent()); }
+    IndexRange resting_range() const noexcept {
+        return geometry_->range(geometry_->table.find(Role::parameters)->extent);
+    }
     /// Returns this rank's shard, which stays in the gathered type beside its piece. Empty where none is kept.
     StoredElements secondary() const noexcept { return {secondary_.span(), elements_->gather}; }
     /// Returns whether what windows gather within the group is current: a kept shard, or codes.
-    bool shard_is_current() const noexcept { return step_->coded && !captures_.hides(capture()); }
+    bool shard_is_current() const noexcept { return step_->coded && !captured(); }
 
     /// Returns whether copies of what other ranks update rest here. Their updates leave the copies stale until a
     /// gather.
@@ -249,7 +229,7 @@ class ParameterStore {
         const GroupStep before = *step_;
         apply(Act::update);
         if (!all) { *step_ = begun_in_part(*step_, before); }
-        if (gathers()) { captures_.updated(capture); }
+        update_captured_ = update_captured_ || (gathers() && capture != 0);
     }
     /// Returns an event behind the last update or write.
     const auto& updated() const noexcept { return updated_; }
@@ -307,7 +287,14 @@ class ParameterStore {
     }
     bool is_stale() const noexcept {
         const bool rests = gathers() && !leases_full() && step_->windows == 0;
-        return due_gather(*step_, geometry_->table) || (rests && captures_.hides(capture()));
+        return due_gather(*step_, geometry_->table) || (rests && captured());
+    }
+    /// Returns whether the copy may be out of date although the host has gathered it: graphs that updates or gathers
+    /// were captured in run later than the host's flags say, perhaps many times. So a capture gathers in its first
+    /// window, and outside of captures nothing is known of a copy once an update has been captured.
+    bool captured() const noexcept {
+        const unsigned long long now = capture();
+        return gathered_in_ != now || (now == 0 && update_captured_);
     }
     void gather(const CollectiveRow& row, SourceLocation where) {
         if (row.extent == Extent::scales) {
@@ -357,12 +344,6 @@ class ParameterStore {
         }
     }
 
-    Rank* rank_;
-    const GroupGeometry* geometry_;
-    const ElementTable* elements_;
-    GroupStatements* statements_;
-    GroupStep* step_;
-    GroupCommunicators comms_;
     const engine::CallSubject* subject_;  // subject of the gathers
     void* full_ = nullptr;
     Buffer full_memory_;
@@ -380,7 +361,8 @@ class ParameterStore {
     bool gathers_beside_ = false;  // gathers write to another buffer than the resting one
     bool held_ = false;            // by a schedule, see `hold`
     bool joined_ = false;          // the compute stream has waited for the last gather
-    CopyCaptures captures_;
+    bool update_captured_ = false;
+    unsigned long long gathered_in_ = 0;  // the capture of the last gather, 0 if none
 };
 
 }  // namespace shardkit::detail SHARDKIT_BUILD
