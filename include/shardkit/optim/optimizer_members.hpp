@@ -217,7 +217,7 @@ SHARDKIT_CORE_INLINE void Optimizer::step_in_backward(Accumulation& accumulation
     if (!in_backward_) { in_backward_ = detail::Owned<Updates>(new Updates); }
     in_backward_->begin(*this, alone("step_in_backward", where), stated, where);
     for (detail::Group& group : spi::groups(groups, where)) { group.step().update_in_backward(); }
-    accumulation.backward_.begin(*in_backward_);
+    accumulation.backward_ = detail::BackwardStep(in_backward_.get());
 }
 
 SHARDKIT_CORE_INLINE GlobalNorm Optimizer::close_backward(Accumulation&& accumulation, const StepOptions& options,

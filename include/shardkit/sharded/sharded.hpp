@@ -296,9 +296,7 @@ class Sharded {
     void load(const P& parameter, const Values& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::ValuesRules<const Values>::are_read) {
             static_assert(detail::ValuesOfGroup<Gather, const Values>::both_opaque);
-            const std::span<const detail::ElementIn<const Values>> read = detail::elements_of(values);
-            detail::load_values(live(where), number_of(parameter, where), detail::TensorValueSource::of(read),
-                                read.size(), std::as_bytes(read), where);
+            ref(where).load(number_of(parameter, where), values, where);
         }
     }
 

@@ -79,16 +79,16 @@ inline void check_number(const Group& group, std::size_t count, SourceLocation w
 
 /// Checks, before a reduction that an update may follow, that the update can be made.
 inline void check_update(const BackwardStep& backward, const Group& group, SourceLocation where) {
-    if (backward.get() != nullptr) [[unlikely]] { backward.get()->check_group(group, where); }
+    if (backward) [[unlikely]] { backward->check_group(group, where); }
 }
 inline void take(const BackwardStep& backward, Group& group, std::string_view verb, Writes writes,
                  SourceLocation where) {
-    if (backward.get() != nullptr && !group.has_room_for_gradients()) [[unlikely]] { backward.get()->flush(); }
+    if (backward && !group.has_room_for_gradients()) [[unlikely]] { backward->flush(); }
     group.take_gradients(where, verb, writes);
 }
 inline void finish_group(const BackwardStep& backward, Group& group, std::string_view verb, SourceLocation where) {
     group.finish_gradients(where, verb);
-    if (backward.get() != nullptr) [[unlikely]] { backward.get()->update_group(group, where); }
+    if (backward) [[unlikely]] { backward->update_group(group, where); }
 }
 inline void add_to(const BackwardStep& backward, Group& group, std::string_view verb, SourceLocation where) {
     group.add_gradients(where, verb);
@@ -161,8 +161,10 @@ SHARDKIT_CORE_INLINE detail::StepScope Accumulation::finish(SourceLocation where
     });
     unfinished([&](detail::Group& group) { detail::check_update(backward_, group, where); });
     unfinished([&](detail::Group& group) { detail::finish_group(backward_, group, "reduce", where); });
-    if (backward_.get() != nullptr) { backward_.get()->flush(); }
-    backward_.end(detail::BackwardUpdates::End::complete);
+    if (backward_) {
+        backward_->flush();
+        backward_.release()->end_backward(detail::BackwardUpdates::End::complete);
+    }
     return std::move(scope_);
 }
 

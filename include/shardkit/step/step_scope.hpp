@@ -7,6 +7,7 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
 #include <shardkit/step/model.hpp>
 
 // What holds the groups of a step, in both forms. step/accumulation_members.hpp defines what is declared here.
@@ -58,25 +59,8 @@ class BackwardUpdates {
     ~BackwardUpdates() = default;
 };
 
+inline void abandon(BackwardUpdates& updates) noexcept { updates.end_backward(BackwardUpdates::End::abandoned); }
 /// An accumulation's link to the optimizer that updates its groups in the backward pass, if any. Move-only.
-class BackwardStep {
-  public:
-    BackwardStep() noexcept = default;
-    BackwardStep(BackwardStep&& other) noexcept : updates_(std::exchange(other.updates_, nullptr)) {}
-    BackwardStep& operator=(BackwardStep&& other) noexcept {
-        std::swap(updates_, other.updates_);
-        return *this;
-    }
-    ~BackwardStep() { end(BackwardUpdates::End::abandoned); }
-
-    void begin(BackwardUpdates& updates) noexcept { updates_ = &updates; }
-    BackwardUpdates* get() const noexcept { return updates_; }
-    void end(BackwardUpdates::End how) noexcept {
-        if (updates_ != nullptr) { std::exchange(updates_, nullptr)->end_backward(how); }
-    }
-
-  private:
-    BackwardUpdates* updates_ = nullptr;
-};
+using BackwardStep = Owned<BackwardUpdates, abandon>;
 
 }  // namespace shardkit::detail SHARDKIT_CHECKED_BUILD

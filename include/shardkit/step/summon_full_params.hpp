@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <utility>
 #include <vector>
 
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/owned.hpp>
+#include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/step/model.hpp>
 
 namespace shardkit SHARDKIT_FACE {
@@ -14,21 +15,10 @@ namespace shardkit SHARDKIT_FACE {
 class FullParams {
   public:
     FullParams(const Model& groups, SourceLocation where);
-    FullParams(FullParams&& other) noexcept
-        : open_(std::exchange(other.open_, {})), shown_(std::exchange(other.shown_, 0)) {}
-    FullParams& operator=(FullParams&& other) noexcept {
-        FullParams ending(std::move(other));  // ends what this object held
-        std::swap(open_, ending.open_);
-        std::swap(shown_, ending.shown_);
-        return *this;
-    }
-    ~FullParams();
 
   private:
-    FullParams() = default;  // so that the destructor runs when the constructor that opens windows throws
-
-    std::vector<detail::Group*> open_;
-    std::size_t shown_ = 0;  // how many of `open_` are in use
+    std::vector<detail::Owned<detail::Group, detail::drop_window>> open_;  // not in use yet
+    std::vector<detail::Owned<detail::Group, detail::close_window>> shown_;
 };
 
 /// Makes the full parameters of every group current on all ranks, here and nowhere else: for work that one rank does
@@ -46,18 +36,17 @@ class FullParams {
 }
 
 #ifndef SHARDKIT_COMPILED
-SHARDKIT_CORE_INLINE FullParams::FullParams(const Model& groups, SourceLocation where) : FullParams() {
+SHARDKIT_CORE_INLINE FullParams::FullParams(const Model& groups, SourceLocation where) {
     static_cast<void>(detail::rank_of(groups, where));
     open_.reserve(groups.size());
+    shown_.reserve(groups.size());
     for (detail::Group& group : spi::groups(groups, where)) {
         group.summon_window(where);
-        open_.push_back(&group);
+        open_.emplace_back(&group);
     }
-    for (; shown_ < open_.size(); ++shown_) { open_[shown_]->use_window(where); }
-}
-SHARDKIT_CORE_INLINE FullParams::~FullParams() {
-    for (std::size_t i = 0; i < open_.size(); ++i) {
-        i < shown_ ? open_[i]->close_window() : open_[i]->drop_window();
+    for (auto& each : open_) {
+        each->use_window(where);
+        shown_.emplace_back(each.release());
     }
 }
 #endif
