@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
+#include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/file_names.hpp>
 #include <shardkit/checkpoint/header_writer.hpp>
@@ -271,30 +272,29 @@ class CheckpointPlan {
     }
     void add_file(std::string name, List<PlannedTensor>&& tensors,
                   const std::vector<std::pair<std::string, std::string>>& metadata) {
-        HeaderWriter header;
-        header.metadata(metadata);
+        std::vector<safetensors::Tensor> listed;
         std::uint64_t at = 0;
         for (PlannedTensor& tensor : tensors) {
             if (tensor.begins()) {
-                header.tensor(tensor.name, tensor.type, tensor.order.shape(), at,
-                              tensor.tensor_bytes(size_of(tensor.type)));
+                const std::uint64_t end = at + tensor.tensor_bytes(size_of(tensor.type));
+                listed.push_back({tensor.name, dtype_of(tensor.type), tensor.order.shape(), {at, end}});
             }
             tensor.begin = at;
             at += tensor.bytes;
         }
-        PlannedFile file{std::move(name), finished(header, at), 0, std::move(tensors), {}, {}};
+        PlannedFile file{std::move(name), header(metadata, listed), 0, std::move(tensors), {}, {}};
         file.bytes = file.begin.size() + at;
         for (PlannedTensor& tensor : file.tensors) { tensor.begin += file.begin.size(); }
         files.push_back(std::move(file));
     }
     void add_numbers(const SavedState& state) {
         if (numbers.empty() && state.blobs.empty()) { return; }
-        HeaderWriter header;
-        header.metadata({{std::string(kind_key), std::string(scalars_file)}});
+        std::vector<safetensors::Tensor> listed;
         PlannedFile file{concat(scalars_file, tensors_ending), {}, 0, {}, {}, {}};
         const auto add = [&](const std::string& name, ElementType type, const TensorShape& shape,
                              std::span<const std::byte> bytes) {
-            header.tensor(name, type, shape, file.scalars.size(), bytes.size());
+            const std::size_t begin = file.scalars.size();
+            listed.push_back({name, dtype_of(type), shape, {begin, begin + bytes.size()}});
             file.scalars.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
             file.digests.push_back({name, crc32c::of(bytes)});
         };
@@ -308,13 +308,14 @@ class CheckpointPlan {
             shape.extents[0] = bytes->size();
             add(concat("blob.", name), ElementType::uint8, shape, std::as_bytes(std::span(*bytes)));
         }
-        file.begin = finished(header, file.scalars.size());
+        file.begin = header({{std::string(kind_key), std::string(scalars_file)}}, listed);
         file.bytes = file.begin.size() + file.scalars.size();
         files.push_back(std::move(file));
     }
-    std::string finished(HeaderWriter& header, std::uint64_t data_bytes) const {
+    std::string header(const std::vector<std::pair<std::string, std::string>>& metadata,
+                       const std::vector<safetensors::Tensor>& tensors) const {
         try {
-            return header.finish(data_bytes);
+            return header_text(metadata, tensors);
         } catch (const JsonError& error) {
             throw_invalid_argument(where_, "checkpoint: the names of tensors make no valid file: ", error.what);
         }

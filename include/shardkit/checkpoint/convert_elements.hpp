@@ -71,16 +71,10 @@ class ElementConverter {
     }
     template <class From>
     static Convert choose(ElementType to) noexcept {
-        switch (to) {
-            case ElementType::fp64:
-                return convert<From, double>;
-            case ElementType::bf16:
-                return convert<From, bf16>;
-            case ElementType::fp16:
-                return convert<From, fp16>;
-            default:
-                return convert<From, float>;
-        }
+        return to == ElementType::fp64   ? convert<From, double>
+               : to == ElementType::bf16 ? convert<From, bf16>
+               : to == ElementType::fp16 ? convert<From, fp16>
+                                         : convert<From, float>;
     }
     template <std::size_t Size>
     static std::size_t copy(const std::byte* from, std::byte* to, std::size_t count) {
@@ -94,16 +88,10 @@ class ElementConverter {
                    : size_of(to) == 2        ? copy<2>
                                              : copy<1>;
         }
-        switch (from) {
-            case safetensors::DType::f64:
-                return choose<double>(to);
-            case safetensors::DType::bf16:
-                return choose<bf16>(to);
-            case safetensors::DType::f16:
-                return choose<fp16>(to);
-            default:
-                return choose<float>(to);
-        }
+        return from == safetensors::DType::f64    ? choose<double>(to)
+               : from == safetensors::DType::bf16 ? choose<bf16>(to)
+               : from == safetensors::DType::f16  ? choose<fp16>(to)
+                                                  : choose<float>(to);
     }
 
     Convert convert_;

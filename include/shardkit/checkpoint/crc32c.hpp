@@ -51,27 +51,16 @@ constexpr std::uint32_t behind(std::uint32_t remainder, std::uint64_t bytes) noe
     return remainder;
 }
 
-/// Eight tables: table k holds the contribution of a byte at distance k.
-inline constexpr std::array<std::array<std::uint32_t, 256>, 8> tables = [] {
-    std::array<std::array<std::uint32_t, 256>, 8> made{};
-    for (std::uint32_t byte = 0; byte < 256; ++byte) {
-        std::uint32_t remainder = byte;
-        for (int bit = 0; bit < 8; ++bit) {
-            remainder = (remainder >> 1U) ^ ((remainder & 1U) != 0 ? polynomial : 0U);
-        }
-        made[0][byte] = remainder;
-    }
-    for (std::size_t k = 1; k < made.size(); ++k) {
-        for (std::size_t byte = 0; byte < 256; ++byte) {
-            const std::uint32_t before = made[k - 1][byte];
-            made[k][byte] = (before >> 8U) ^ made[0][before & 0xFFU];
-        }
-    }
-    return made;
-}();
-
 /// Returns the remainder after appending `bytes` to the text of `remainder`. Works on any machine.
 inline std::uint32_t extend_by_tables(std::uint32_t remainder, const std::byte* bytes, std::size_t count) noexcept {
+    // Table k has the contribution of a byte at distance k.
+    static const auto tables = [] {
+        std::array<std::array<std::uint32_t, 256>, 8> made{};
+        for (std::size_t k = 0; k < made.size(); ++k) {
+            for (std::uint32_t byte = 0; byte < 256; ++byte) { made[k][byte] = behind(byte, k + 1); }
+        }
+        return made;
+    }();
     for (; count >= 8; count -= 8, bytes += 8) {
         std::uint64_t word = 0;
         std::memcpy(&word, bytes, sizeof word);

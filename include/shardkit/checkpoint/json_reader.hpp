@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -75,17 +76,11 @@ class JsonReader {
         skip_space();
         const std::size_t begin = at_;
         std::uint64_t value = 0;
-        while (at_ < text_.size() && is_digit(text_[at_])) {
-            const auto digit = static_cast<std::uint64_t>(text_[at_] - '0');
-            if (value > (std::numeric_limits<std::uint64_t>::max() - digit) / 10) {
-                fail_at(begin, "a number of 2^64 or more");
-            }
-            value = 10 * value + digit;
-            ++at_;
-        }
-        const std::size_t digits = at_ - begin;
+        const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+        if (error == std::errc::result_out_of_range) { fail("a number of 2^64 or more"); }
+        at_ = static_cast<std::size_t>(end - text_.data());
         const bool goes_on = at_ < text_.size() && (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E');
-        if (digits == 0 || goes_on || (digits > 1 && text_[begin] == '0')) {
+        if (at_ == begin || goes_on || (at_ - begin > 1 && text_[begin] == '0')) {
             fail_at(begin, "expected a whole number from 0");
         }
         return value;
@@ -129,8 +124,6 @@ class JsonReader {
     }
 
   private:
-    static constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-
     void skip_space() noexcept {
         while (at_ < text_.size() &&
                (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
@@ -191,36 +184,20 @@ class JsonReader {
     /// Reads four hexadecimal digits.
     std::uint32_t unit() {
         std::uint32_t value = 0;
-        for (int i = 0; i < 4; ++i) {
-            const unsigned char c = next();
-            const auto digit = c >= '0' && c <= '9'   ? c - '0'
-                               : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                               : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                      : -1;
-            if (digit < 0) { fail_at(at_ - 1, "expected a hexadecimal digit"); }
-            value = 16 * value + static_cast<std::uint32_t>(digit);
+        const std::string_view digits = text_.substr(at_, 4);
+        const char* const end = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr;
+        at_ += static_cast<std::size_t>(end - digits.data());
+        if (end != digits.data() + 4) {
+            next();
+            fail_at(at_ - 1, "expected a hexadecimal digit");
         }
         return value;
     }
     static void append_point(std::string& value, std::uint32_t point) {
-        const auto continuation = [&](unsigned shift) {
-            value += static_cast<char>(0x80U | ((point >> shift) & 0x3FU));
-        };
-        if (point < 0x80) {
-            value += static_cast<char>(point);
-        } else if (point < 0x800) {
-            value += static_cast<char>(0xC0U | (point >> 6U));
-            continuation(0);
-        } else if (point < 0x10000) {
-            value += static_cast<char>(0xE0U | (point >> 12U));
-            continuation(6);
-            continuation(0);
-        } else {
-            value += static_cast<char>(0xF0U | (point >> 18U));
-            continuation(12);
-            continuation(6);
-            continuation(0);
-        }
+        // The first byte begins with as many ones as there are bytes, unless there is one.
+        unsigned behind = point < 0x80 ? 0 : point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+        value += static_cast<char>((behind == 0 ? 0 : 0xFF00U >> (behind + 1)) | point >> (6 * behind));
+        while (behind-- > 0) { value += static_cast<char>(0x80U | ((point >> (6 * behind)) & 0x3FU)); }
     }
     void append_sequence(std::string& value) {
         const std::size_t begin = at_ - 1;

@@ -46,7 +46,7 @@ class LoadRun {
         together(world_, where_, [&] { plan([&] { return open(calls_); }, state, twice); });
         require_same_plans(world_);
         begin();
-        const Failure failure = Failure::first(world_, attempt([&] { read(); }), where_);
+        const Failure failure = world_.first(attempt([&] { read(); }), where_);
         // This follows a failure too, so that the same copies are stale on every rank.
         end_writing();
         failure.raise(where_);
@@ -91,9 +91,8 @@ class LoadRun {
     }
     /// Marks the values as half written, until `end`.
     void begin() {
-        for (std::size_t t = plan_->targets.size(); t > 0; --t) {
-            torn(plan_->targets[t - 1])
-                .begin(plan_->targets[t - 1].tensor.parameter, kind(plan_->targets[t - 1]), verb_, where_);
+        for (const Target* target = plan_->targets.end(); target-- != plan_->targets.begin();) {
+            torn(*target).begin(target->tensor.parameter, kind(*target), verb_, where_);
         }
     }
     /// Puts what was written to copies of values in place.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -115,13 +116,10 @@ class ManifestReader {
     explicit ManifestReader(std::string_view text) : json_(text) {}
 
     std::uint32_t digest() {
-        constexpr std::string_view digits = "0123456789abcdef";
         const std::string text = json_.string();
-        if (text.size() != 8 || text.find_first_not_of(digits) != std::string::npos) {
-            json_.fail("expected a digest of 8 digits");
-        }
         std::uint32_t value = 0;
-        for (const char c : text) { value = value << 4U | static_cast<std::uint32_t>(digits.find(c)); }
+        const char* const end = std::from_chars(text.data(), text.data() + text.size(), value, 16).ptr;
+        if (text.size() != 8 || end != text.data() + 8) { json_.fail("expected a digest of 8 digits"); }
         return value;
     }
     void file(Manifest::File& file) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,37 +32,19 @@ inline void require(int error, const std::string& path, std::string_view what, S
 /// second attempt may report success although data are lost.
 class OpenFile {
   public:
-    OpenFile(checkpoint::FileCalls& calls, std::string path, SourceLocation where)
-        : calls_(&calls), path_(std::move(path)), where_(where) {}
     static OpenFile to_write(checkpoint::FileCalls& calls, std::string path, SourceLocation where) {
-        OpenFile file(calls, std::move(path), where);
-        require(calls.open_to_write(file.path_, file.file_), file.path_, "cannot be opened for writing", where);
-        return file;
+        int file = -1;
+        require(calls.open_to_write(path, file), path, "cannot be opened for writing", where);
+        return {calls, file, 0, std::move(path), where};
     }
     static OpenFile to_read(checkpoint::FileCalls& calls, std::string path, SourceLocation where) {
-        OpenFile file(calls, std::move(path), where);
-        const int error = calls.open_to_read(file.path_, file.file_, file.size_);
-        if (error == EISDIR) { throw FileError(file.path_, "is a folder", where); }
-        if (error == EINVAL) { throw FileError(file.path_, "is no regular file", where); }
-        require(error, file.path_, "cannot be opened", where);
-        return file;
-    }
-    OpenFile(OpenFile&& other) noexcept
-        : calls_(other.calls_),
-          path_(std::move(other.path_)),
-          where_(other.where_),
-          file_(std::exchange(other.file_, -1)),
-          size_(other.size_) {}
-    OpenFile& operator=(OpenFile&& other) noexcept {
-        std::swap(calls_, other.calls_);
-        std::swap(path_, other.path_);
-        std::swap(where_, other.where_);
-        std::swap(file_, other.file_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-    ~OpenFile() {
-        if (file_ >= 0) { calls_->close(file_); }
+        int file = -1;
+        std::uint64_t size = 0;
+        const int error = calls.open_to_read(path, file, size);
+        if (error == EISDIR) { throw FileError(path, "is a folder", where); }
+        if (error == EINVAL) { throw FileError(path, "is no regular file", where); }
+        require(error, path, "cannot be opened", where);
+        return {calls, file, size, std::move(path), where};
     }
 
     const std::string& path() const noexcept { return path_; }
@@ -69,13 +52,13 @@ class OpenFile {
 
     /// Reserves space for that many bytes.
     void reserve(std::uint64_t bytes) const {
-        const int error = uninterrupted([&] { return calls_->reserve(file_, bytes); });
+        const int error = uninterrupted([&] { return calls_->reserve(file(), bytes); });
         require(error, path_, concat("cannot be made with ", bytes, " bytes"), where_);
     }
     void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
         in_parts(
             offset, bytes, "writing", where_,
-            [&](std::uint64_t at, auto rest, std::size_t& count) { return calls_->write(file_, at, rest, count); },
+            [&](std::uint64_t at, auto rest, std::size_t& count) { return calls_->write(file(), at, rest, count); },
             [&](std::uint64_t at) { return concat("writing at byte ", at, ": nothing was written"); });
     }
     void read(std::uint64_t offset, std::span<std::byte> bytes) const { read(offset, bytes, where_); }
@@ -83,19 +66,27 @@ class OpenFile {
     void read(std::uint64_t offset, std::span<std::byte> bytes, SourceLocation where) const {
         in_parts(
             offset, bytes, "reading", where,
-            [&](std::uint64_t at, auto rest, std::size_t& count) { return calls_->read(file_, at, rest, count); },
+            [&](std::uint64_t at, auto rest, std::size_t& count) { return calls_->read(file(), at, rest, count); },
             [&](std::uint64_t at) {
                 return concat("ends at byte ", at, ", but had ", size_, " bytes when it was opened");
             });
     }
     /// Makes everything written durable, and closes the file.
     void finish() {
-        const int error = uninterrupted([&] { return calls_->sync(file_); });
+        const int error = uninterrupted([&] { return calls_->sync(file()); });
         require(error, path_, "writing to the disk", where_);
-        require(calls_->close(std::exchange(file_, -1)), path_, "closing", where_);
+        require(calls_.release()->close(file()), path_, "closing", where_);
     }
 
   private:
+    struct Close {
+        int file;
+        void operator()(checkpoint::FileCalls* calls) const { calls->close(file); }
+    };
+    OpenFile(checkpoint::FileCalls& calls, int file, std::uint64_t size, std::string path, SourceLocation where)
+        : calls_(&calls, Close{file}), path_(std::move(path)), where_(where), size_(size) {}
+
+    int file() const noexcept { return calls_.get_deleter().file; }
     /// Repeats a call after a signal, and after nothing else.
     template <class Call>
     static int uninterrupted(const Call& call) {
@@ -118,11 +109,10 @@ class OpenFile {
         }
     }
 
-    checkpoint::FileCalls* calls_;
+    std::unique_ptr<checkpoint::FileCalls, Close> calls_;  // while the file is open
     std::string path_;
     SourceLocation where_;
-    int file_ = -1;
-    std::uint64_t size_ = 0;
+    std::uint64_t size_;
 };
 
 /// Returns all bytes of an open file.

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -130,44 +132,40 @@ inline DType dtype(JsonReader& json) {
 /// others.
 inline Tensor tensor(JsonReader& json, const std::string& name) {
     Tensor made{name, {}, {}, {}};
-    bool has_type = false;
-    bool has_shape = false;
+    constexpr std::array<std::string_view, 3> keys{"dtype", "shape", "data_offsets"};
+    std::array<bool, 3> seen{};
     std::size_t offsets = 0;
-    bool has_offsets = false;
     const std::size_t begin = json.at();
     json.object([&](const std::string& key, std::size_t at) {
-        const auto once = [&](bool& seen) {
-            if (std::exchange(seen, true)) { JsonReader::fail_at(at, "'", shown(name), "' has two ", key); }
-        };
-        if (key == "dtype") {
-            once(has_type);
+        const auto which = static_cast<std::size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
+        if (which == keys.size()) {
+            JsonReader::fail_at(at, "'", shown(name), "' has a '", shown(key),
+                                "', expected dtype, shape and data_offsets");
+        }
+        if (std::exchange(seen[which], true)) { JsonReader::fail_at(at, "'", shown(name), "' has two ", key); }
+        if (which == 0) {
             made.type = dtype(json);
-        } else if (key == "shape") {
-            once(has_shape);
+        } else if (which == 1) {
             json.array([&] {
                 if (made.shape.rank == TensorShape::max_rank) {
                     json.fail("'", shown(name), "' has more than ", TensorShape::max_rank, " extents");
                 }
                 made.shape.extents[made.shape.rank++] = json.number();
             });
-        } else if (key == "data_offsets") {
-            once(has_offsets);
+        } else {
             json.array([&] {
                 const std::uint64_t offset = json.number();
                 if (offsets == 0) { made.bytes.begin = offset; }
                 if (offsets == 1) { made.bytes.end = offset; }
                 ++offsets;
             });
-        } else {
-            JsonReader::fail_at(at, "'", shown(name), "' has a '", shown(key),
-                                "', expected dtype, shape and data_offsets");
         }
     });
-    if (!has_type || !has_shape || offsets != 2) {
+    if (!seen[0] || !seen[1] || offsets != 2) {
         JsonReader::fail_at(begin, "'", shown(name), "' lacks ",
-                            !has_type    ? "dtype"
-                            : !has_shape ? "shape"
-                                         : "data_offsets of two numbers");
+                            !seen[0]   ? "dtype"
+                            : !seen[1] ? "shape"
+                                       : "data_offsets of two numbers");
     }
     return made;
 }
@@ -180,14 +178,6 @@ inline std::optional<std::size_t> bytes_of(const Tensor& tensor) noexcept {
     const std::size_t numel = tensor.shape.numel();
     if (numel > std::numeric_limits<std::size_t>::max() / bits || numel * bits % 8 != 0) { return std::nullopt; }
     return numel * bits / 8;
-}
-
-/// Returns the first key that occurs twice, null if all are unique. @pre sorted
-template <class Items, class Key>
-const std::string* repeated(const Items& sorted, Key key) {
-    const auto at = std::adjacent_find(sorted.begin(), sorted.end(),
-                                       [&](const auto& a, const auto& b) { return key(a) == key(b); });
-    return at == sorted.end() ? nullptr : &key(*at);
 }
 
 /// Reads a header's JSON, and checks it against the number of bytes that follow it in the file: tensors must fill 0
@@ -210,20 +200,18 @@ inline Header parse_header(std::string_view text, std::size_t data_bytes) {
     });
     json.end();
 
-    const auto key_of = [](const auto& pair) -> const std::string& { return pair.first; };
-    const auto by_key = [](const auto& a, const auto& b) { return a.first < b.first; };
-    std::stable_sort(header.metadata.begin(), header.metadata.end(), by_key);
-    if (const std::string* twice = repeated(header.metadata, key_of)) {
-        json.fail("the metadata have '", shown(*twice), "' twice");
+    std::sort(header.metadata.begin(), header.metadata.end());
+    std::set<std::string_view> known;
+    for (const auto& [key, value] : header.metadata) {
+        if (!known.insert(key).second) { json.fail("the metadata have '", shown(key), "' twice"); }
     }
-    const auto name_of = [](const Tensor& t) -> const std::string& { return t.name; };
-    std::stable_sort(header.tensors.begin(), header.tensors.end(),
-                     [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
-    if (const std::string* twice = repeated(header.tensors, name_of)) {
-        json.fail("two tensors are called '", shown(*twice), "'");
+    known.clear();
+    for (const Tensor& t : header.tensors) {
+        if (!known.insert(t.name).second) { json.fail("two tensors are called '", shown(t.name), "'"); }
     }
-    std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const Tensor& a, const Tensor& b) {
-        return a.bytes.begin != b.bytes.begin ? a.bytes.begin < b.bytes.begin : a.bytes.end < b.bytes.end;
+    // Those without bytes that are at one place go by name.
+    std::sort(header.tensors.begin(), header.tensors.end(), [](const Tensor& a, const Tensor& b) {
+        return std::tie(a.bytes.begin, a.bytes.end, a.name) < std::tie(b.bytes.begin, b.bytes.end, b.name);
     });
     std::size_t next = 0;
     for (const Tensor& t : header.tensors) {

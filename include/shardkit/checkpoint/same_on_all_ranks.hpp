@@ -26,8 +26,6 @@
 
 namespace shardkit::detail {
 
-class RankWorld;
-
 /// An error of a rank in a form that can be sent: the first rank's one is thrown on every rank.
 class Failure {
   public:
@@ -48,9 +46,6 @@ class Failure {
 
     bool happened() const noexcept { return kind_ != Kind::none; }
 
-    /// Returns the failure of the first rank that has one, the same on every rank; none if all succeeded. Collective
-    /// over the world, so that no rank goes on where another cannot, and all report the same error.
-    static Failure first(RankWorld& world, const Failure& own, SourceLocation where);
     /// Throws the error, with the rank that `first` has found; does nothing if there is none.
     void raise(SourceLocation where) const { raise(concat("rank ", rank_, ": ", what_.data()), where); }
     /// Throws this rank's own error, with the text `before` in front; does nothing if there is none.
@@ -63,6 +58,8 @@ class Failure {
     }
 
   private:
+    friend class RankWorld;
+
     void raise(std::string what, SourceLocation where) const {
         // Errors of a call say its place at their ends, and do so again when they are thrown here.
         const std::string ending = concat(" (", place(where), ")");
@@ -136,6 +133,16 @@ class RankWorld : NotCopied {
     std::vector<T> gather(const T& mine, SourceLocation where) {
         return gather(std::span<const T>(&mine, 1), where);
     }
+    /// Returns the failure of the first rank that has one, the same on every rank; none if all succeeded. Collective
+    /// over the world, so that no rank goes on where another cannot, and all report the same error.
+    Failure first(const Failure& own, SourceLocation where) {
+        auto all = gather(own, where);
+        for (std::size_t rank = 0; rank < all.size(); ++rank) {
+            all[rank].rank_ = rank;
+            if (all[rank].happened()) { return all[rank]; }
+        }
+        return {};
+    }
 
   private:
     /// The error of an abandoned save, kept by the rank. If no save has reported it, the end of the rank prints it.
@@ -169,16 +176,6 @@ class RankWorld : NotCopied {
     std::optional<List<std::size_t>> members_;
 };
 
-inline Failure Failure::first(RankWorld& world, const Failure& own, SourceLocation where) {
-    auto all = world.gather(own, where);
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        if (!all[rank].happened()) { continue; }
-        all[rank].rank_ = rank;
-        return all[rank];
-    }
-    return {};
-}
-
 /// Runs `work` and returns its exception, if any.
 template <class F>
 Failure attempt(F&& work) {
@@ -190,7 +187,7 @@ Failure attempt(F&& work) {
 /// Runs `work`, which does not communicate, and throws on every rank when it fails on one. Collective over the world.
 template <class F>
 void together(RankWorld& world, SourceLocation where, F&& work) {
-    Failure::first(world, attempt(work), where).raise(where);
+    world.first(attempt(work), where).raise(where);
 }
 
 /// Checks that all ranks pass the same `what`, compared by `identity`. Collective over the world.

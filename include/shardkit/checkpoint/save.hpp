@@ -63,8 +63,8 @@ Folder save(Rank& rank, const std::string& folder, std::uint64_t step, const Sta
                                      SourceLocation where = SourceLocation::current());
 
 /// Saves a model's parameters as one safetensors file for other programs: without a step's folder, manifest and
-/// optimizer. All ranks write to a file in a temporary folder beside it, which is then renamed. Of the options, `names`,
-/// `replace` and `files` are used.
+/// optimizer. All ranks write to a file in a temporary folder beside it, which is then renamed. Of the options,
+/// `names`, `replace` and `files` are used.
 ///     save_model(rank, "export/model.safetensors", model, {.names = names, .replace = true});
 /// Order:   collective over the world; after the work given to the compute stream. Returns when the bytes are
 /// durable.

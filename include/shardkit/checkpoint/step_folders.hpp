@@ -127,7 +127,7 @@ class StepFolders {
             if (step > newest) {
                 tell(step_name(step), "a later step, which `latest` finds first: see roll_back");
             } else if (kept < keep) {
-                const std::string why = step == newest ? "" : damage(step, where);
+                const std::string why = step == newest ? "" : incomplete(step, where);
                 if (why.empty()) { ++kept; }
                 if (!why.empty()) { tell(step_name(step), why); }
             } else if (every == 0 || step % every != 0) {
@@ -175,13 +175,6 @@ class StepFolders {
         std::vector<std::string> names;
         require(calls_.list(folder_, names), folder_, "cannot be listed", where);
         return names;
-    }
-    /// Returns why a step does not count among those to keep; empty if it does.
-    std::string damage(std::uint64_t step, SourceLocation where) const {
-        try {
-            read_manifest(calls_, path(step), where);
-        } catch (const FileError& error) { return concat(error.path(), " ", error.what_happened()); }
-        return refusal(step, where);
     }
     std::string refusal(const std::string& path, std::uint64_t step, SourceLocation where) const {
         bool link = false;

@@ -44,7 +44,7 @@ class TemporaryFolder : NotCopied {
     }
     /// Removes it and throws the first rank's error, if there is one. Collective over the world.
     void give_up_on(RankWorld& world, const Failure& own, SourceLocation where) {
-        const Failure first = Failure::first(world, own, where);
+        const Failure first = world.first(own, where);
         if (!first.happened()) { return; }
         end();
         world.gather('\0', where);

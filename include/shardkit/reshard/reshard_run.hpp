@@ -133,7 +133,7 @@ class ReshardRun {
             // Memory of verbs is allocated alike on all ranks.
             const auto staged = all_.gather(moves.staged_bytes(), where_);
             const std::size_t most = *std::max_element(staged.begin(), staged.end());
-            failure = Failure::first(all_, moves.run(all_.rank(), most), where_);
+            failure = all_.first(moves.run(all_.rank(), most), where_);
         } catch (...) {
             end_writing();
             throw;
