@@ -5,5 +5,4 @@
 
 #include <shardkit/optim/any_rule.hpp>
 #include <shardkit/optim/any_update.hpp>
-#include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/host_conversions.hpp>

@@ -24,7 +24,6 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail SHARDKIT_CHECKED_BUILD {

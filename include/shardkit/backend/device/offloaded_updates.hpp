@@ -23,7 +23,6 @@
 #include <shardkit/optim/offload_pieces.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 
 // Where updates of offloaded groups are made, and their copies. States that lie in host memory come in pieces into

@@ -23,7 +23,6 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/policy/offload.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/copy_captures.hpp>
 
 // Updates of offloaded groups with a rule that is a value, piece by piece.
 
