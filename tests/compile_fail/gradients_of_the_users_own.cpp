@@ -2,13 +2,13 @@
 // expected-error: private
 #include "model.hpp"
 
-auto take(sk::Accumulation& accumulation, Layer& layer, typename Layer::State& state) {
+auto take(sk::Accumulation& accumulation, Layer& layer, sk::detail::Group& group) {
 #ifdef REJECT
     static_cast<void>(accumulation);
     static_cast<void>(layer);
-    return sk::Gradients<Layer::State, sk::Partial<sk::DataAxes>>(state, sk::SourceLocation::current());
+    return Layer::Gradients(group, sk::SourceLocation::current());
 #else
-    static_cast<void>(state);
+    static_cast<void>(group);
     return accumulation.gradients(layer);
 #endif
 }

@@ -2,12 +2,12 @@
 // expected-error: private
 #include "model.hpp"
 
-auto open(Layer& layer, typename Layer::State& state) {
+auto open(Layer& layer, sk::detail::Group& group) {
 #ifdef REJECT
     static_cast<void>(layer);
-    return sk::Window<Layer::State>(state, sk::SourceLocation::current());
+    return Layer::Window(group, sk::SourceLocation::current());
 #else
-    static_cast<void>(state);
+    static_cast<void>(group);
     return layer.unshard();
 #endif
 }

@@ -94,7 +94,9 @@ class PendingWindow {
 
     /// Returns the window.
     /// Order: later work on the compute stream sees the full parameters; the host does not wait.
+    /// @throws UsageError where it was waited for before
     [[nodiscard]] Window<Params, Precision> wait() && {
+        if (!group_) { detail::refuse_use(opened_, "window waited for twice; it was opened here"); }
         detail::use_window(*group_, opened_);
         return Window<Params, Precision>(*group_.release(), opened_);
     }

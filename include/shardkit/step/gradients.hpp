@@ -45,8 +45,9 @@ class Gradients {
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
     template <class P>
     bool overwrites(const P& parameter, SourceLocation where = SourceLocation::current()) const {
+        const std::size_t number = number_of(parameter, where);
         asked_ = true;
-        return detail::overwrites(*group_, number_of(parameter, where));
+        return detail::overwrites(*group_, number);
     }
     /// Returns a view of the whole gradient of the parameter with that name or number.
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter

@@ -210,8 +210,12 @@ TEST_CASE("begin_unshard gathers; wait gives the window, dropping it gives the b
                          rank.traffic().clear();
                          static_cast<void>(a.begin_unshard());
                          CHECK(toy::calls(rank, sk::Verb::all_gather) == 1);
+                         const sk::SourceLocation opened{__FILE__, __LINE__ + 1};
                          auto pending = b.begin_unshard();
+                         auto* const again = &pending;
                          CHECK(holds_the_numbers(std::move(pending).wait()));
+                         CHECK_USAGE_ERROR_FROM(opened, static_cast<void>(std::move(*again).wait()),
+                                                "window waited for twice; it was opened here");
                          auto first = a.begin_unshard();
                          first = a.begin_unshard();  // the same group: shares the copy, and the one it replaces ends
                          const auto window = std::move(first).wait();
