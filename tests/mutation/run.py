@@ -375,6 +375,7 @@ SLICES = [
 ]
 
 # What gradients that are not zeroed and steps in backward are made of.
+ENDED = "group.end_update(optimizer_->backward_->stated, frame_->choices(number), where);"
 RELEASED = [
     (GRADIENTS, "padding that is not zeroed", "elements_->zero(stream, full().subspan(range.begin, range.size()));",
      "static_cast<void>(range);"),
@@ -402,7 +403,7 @@ RELEASED = [
     ("shardkit/schedule/passes.hpp", "updates that stay at the end",
      "schedule.move(i, detail::behind_group(schedule, i, schedule[i].group));", "static_cast<void>(i);"),
     ("shardkit/optim/optimizer_members.hpp", "updates that are not recorded",
-     "group.announce_update(where);\n        group.end_update(optimizer_", "group.end_update(optimizer_"),
+     f"group.announce_update(where);\n        {ENDED}", ENDED),
     ("shardkit/checkpoint/checkpoint_plan.hpp", "codes without their scale",
      "metadata.emplace_back(concat(scale_mark, name), number_text(values.code_scale));", "static_cast<void>(name);"),
     ("shardkit/checkpoint/checkpoint_files.hpp", "scales that are not read", "of->*member = value;",
