@@ -39,8 +39,12 @@ class SHARDKIT_CONSUMABLE Window {
     /// @throws UsageError after the window's end
     template <class P>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P) const& {
-        if (!group_) { detail::refuse_use(opened_, "window used after its end; it was opened here"); }
-        return whole(detail::number_in<Params>(*group_, P{}, opened_));
+        constexpr bool in_group = Params::template contains<P>;
+        static_assert(in_group, "Window: this parameter is not in the group");
+        if constexpr (in_group) {
+            if (!group_) { detail::refuse_use(opened_, "window used after its end; it was opened here"); }
+            return whole(Params::template index<P>);
+        }
     }
     /// Rejects a temporary window: it ends with the expression, and its parameters with it.
     template <class P>

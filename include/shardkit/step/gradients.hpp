@@ -35,8 +35,12 @@ class Gradients {
     /// @throws UsageError after the handle was added
     template <class P>
     auto operator[](P) const {
-        if (!group_) { detail::refuse_use(taken_, "gradient handle used after it was added; it was taken here"); }
-        return whole(detail::number_in<Params>(*group_, P{}, taken_));
+        constexpr bool in_group = Params::template contains<P>;
+        static_assert(in_group, "Gradients: this parameter is not in the group");
+        if constexpr (in_group) {
+            if (!group_) { detail::refuse_use(taken_, "gradient handle used after it was added; it was taken here"); }
+            return whole(Params::template index<P>);
+        }
     }
     /// Returns whether the backward pass must overwrite a parameter's gradient in this microbatch, every element of
     /// it. It adds otherwise, as to earlier microbatches, and always where there is no OverwrittenGradient:
