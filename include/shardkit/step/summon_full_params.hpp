@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/list.hpp>
 #include <shardkit/detail/owned.hpp>
 #include <shardkit/sharded/group_ref.hpp>
 #include <shardkit/step/model.hpp>
@@ -17,8 +16,8 @@ class FullParams {
     FullParams(const Model& groups, SourceLocation where);
 
   private:
-    std::vector<detail::Owned<detail::Group, detail::drop_window>> open_;  // not in use yet
-    std::vector<detail::Owned<detail::Group, detail::close_window>> shown_;
+    detail::List<detail::Owned<detail::Group, detail::drop_window>> open_;  // not in use yet
+    detail::List<detail::Owned<detail::Group, detail::close_window>> shown_;
 };
 
 /// Makes the full parameters of every group current on all ranks, here and nowhere else: for work that one rank does

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -60,6 +61,10 @@ TEST_CASE("summoned parameters: calls, memory and what a step says") {
         full.reset();
         CHECK(stays[toy::Bias{}][6] == 106);
         CHECK_NOTHROW(static_cast<void>(b.unshard(sk::Gathers::never)));
+        auto alone = sk::summon_full_params(model);
+        auto& self = alone;
+        alone = std::move(self);
+        CHECK_NOTHROW(static_cast<void>(c.unshard(sk::Gathers::never)));
     });
 }
 
