@@ -207,8 +207,8 @@ class RecordedCase final : public OverheadCase {
         std::uint64_t wrong = count_other_than(1, full_);
         for (std::uint64_t number = recorder_.oldest(); number < recorder_.count(); ++number) {
             const auto entry = recorder_.read(number);
-            const bool right = entry && entry->call.signature.count == shard_.size() && entry->given != 0 &&
-                               entry->done >= entry->given;
+            const bool right =
+                entry && entry->signature.count == shard_.size() && entry->given != 0 && entry->done >= entry->given;
             wrong += right ? 0U : 1U;
         }
         return wrong + (recorder_.count() == verbs() ? 0U : 1U);

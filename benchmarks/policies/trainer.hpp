@@ -241,7 +241,7 @@ class Trainer {
     /// microbatch; where the trainer prefetches by itself, the next window begins before the work in this one.
     template <class Forward, class Backward>
     void run_step(Forward forward, Backward backward) {
-        using Pending = shardkit::PendingWindow<typename Group::State>;
+        using Pending = typename Group::PendingWindow;
         const shardkit::Model model{groups_};
         const std::size_t n = groups_.size();
         shardkit::Accumulation accumulation{model, options_->microbatches};
