@@ -104,12 +104,13 @@ class Group {
 
     /// Counts a call that was given to a stream. It uses the group until it has run, whether a communicator still
     /// exists or not.
-    void begin_use() noexcept { uses_.fetch_add(1, std::memory_order_relaxed); }
+    void begin_use() noexcept { uses_.fetch_add(1, std::memory_order_acquire); }
     struct EndUse {
         Group& group;
         ~EndUse() { group.uses_.fetch_sub(1, std::memory_order_release); }
     };
-    bool in_use() const noexcept { return uses_.load(std::memory_order_acquire) > 0; }
+    /// It writes the number: who then sees that a communicator ended saw the calls that were given before.
+    bool in_use() noexcept { return uses_.fetch_add(0, std::memory_order_acq_rel) > 0; }
 
     /// Prevents all incomplete calls from completing.
     [[gnu::cold]] void poison() noexcept {
