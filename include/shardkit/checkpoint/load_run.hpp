@@ -91,8 +91,9 @@ class LoadRun {
     }
     /// Marks the values as half written, until `end`.
     void begin() {
-        for (const Target* target = plan_->targets.end(); target-- != plan_->targets.begin();) {
-            torn(*target).begin(target->tensor.parameter, kind(*target), verb_, where_);
+        for (std::size_t t = plan_->targets.size(); t-- > 0;) {
+            const Target& target = plan_->targets[t];
+            torn(target).begin(target.tensor.parameter, kind(target), verb_, where_);
         }
     }
     /// Puts what was written to copies of values in place.

@@ -61,7 +61,9 @@ class TensorReader {
                 memory_.read(values_, held_.begin, 1, held_.size(), beside_.data());
             }
         } else if (rest_ == Rest::zero && !held_.empty()) {
-            std::memset(values_.memory(held_.begin), 0, held_.size() * size);
+            memory_.write(values_, held_.begin, 1, held_.size(),
+                          [size](std::size_t, std::size_t n, std::byte* to) { std::memset(to, 0, n * size); });
+            memory_.finish();
         }
         const std::size_t numel = as_stored_.order.numel();
         const std::size_t most = chunk_bytes / size_of(as_stored_.type);

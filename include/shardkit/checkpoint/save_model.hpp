@@ -112,6 +112,7 @@ class ModelFileRun {
     void take_name(const std::string& temporary) {
         int error = calls_.rename(temporary, path_);
         if (error == EEXIST && options_.replace) {
+            require_free();  // what it is exchanged with goes, and a folder would go with all that it holds
             error = calls_.exchange(temporary, path_);
             if (error == EINVAL || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP) {
                 error = calls_.remove_file(path_);
